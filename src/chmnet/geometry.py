@@ -1,0 +1,69 @@
+"""Coordinates: pixels ↔ normalised ↔ grid. All coordinate arithmetic of the project is here.
+
+Three systems, points always (x, y), sizes always (height, width):
+
+* pixels of a picture, as a person sees it;
+* normalised: 0 … width and 0 … height become −1 … 1, as in the authors' code (240 px: ``x / 120 − 1``);
+* grid: column and row of a regular grid whose first and last points lie at −1 and 1.
+"""
+
+from typing import TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+Size = tuple[int, int]
+Points = TypeVar("Points", Tensor, np.ndarray)
+
+
+def pixels_to_normalised(points: Points, size: Size) -> Points:
+    """Points in pixels of a picture of ``size`` (height, width) to normalised coordinates.
+
+    Example:
+        >>> pixels_to_normalised(torch.tensor([[0.0, 60.0], [320.0, 240.0]]), (240, 320)).tolist()
+        [[-1.0, -0.5], [1.0, 1.0]]
+    """
+    return points / (_width_height(points, size) / 2) - 1
+
+
+def normalised_to_pixels(points: Points, size: Size) -> Points:
+    """The inverse of :func:`pixels_to_normalised`."""
+    return (points + 1) * (_width_height(points, size) / 2)
+
+
+def rescale_points(points: Points, old_size: Size, new_size: Size) -> Points:
+    """Move points from a picture of one (height, width) to the same picture at another size."""
+    return points * (_width_height(points, new_size) / _width_height(points, old_size))
+
+
+def normalised_to_grid(points: Tensor, size: Size) -> Tensor:
+    """Normalised points as (column, row) of a grid of ``size``, counted from 0, fractions allowed."""
+    return (points + 1) / 2 * (_width_height(points, size) - 1)
+
+
+def grid_axis(length: int, like: Tensor) -> Float[Tensor, " length"]:
+    """Normalised coordinates of ``length`` grid points: −1 … 1; a single point lies at 0.
+
+    Example:
+        >>> grid_axis(3, like=torch.zeros(1)).tolist(), grid_axis(1, like=torch.zeros(1)).tolist()
+        ([-1.0, 0.0, 1.0], [0.0])
+    """
+    if length == 1:
+        return like.new_zeros(1)
+    return torch.linspace(-1, 1, length, dtype=like.dtype, device=like.device)
+
+
+def grid_points(size: Size, like: Tensor) -> Float[Tensor, "h w 2"]:
+    """Normalised (x, y) of every point of a regular grid, with the dtype and device of ``like``."""
+    height, width = size
+    y, x = torch.meshgrid(grid_axis(height, like), grid_axis(width, like), indexing="ij")
+    return torch.stack([x, y], dim=-1)
+
+
+def _width_height(points: Points, size: Size) -> Points:
+    height, width = size
+    if isinstance(points, Tensor):
+        return points.new_tensor([width, height])
+    return np.asarray([width, height], dtype=points.dtype)

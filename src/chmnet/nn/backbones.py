@@ -1,0 +1,300 @@
+"""Convolutional backbones, cut after the last layer that is used. They take RGB in 0 … 1, of any size.
+
+Every feature map is brought to the stride-16 grid: ``ceil(height / 16) × ceil(width / 16)``.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from chmnet.config import BackboneConfig
+from chmnet.errors import ConfigError
+from chmnet.ops.correlation import normalise
+
+STRIDE = 16
+
+
+class Backbone(nn.Module, ABC):
+    """What all backbones share: input normalisation, the feature recipe, freezing.
+
+    Args:
+        layers: names of the layers to join; several are scaled to length one each and concatenated.
+        frozen: no gradients, and batch statistics that stay as they are, also in training.
+    """
+
+    default_layers: ClassVar[tuple[str, ...]]
+    mean: ClassVar[tuple[float, float, float]]
+    deviation: ClassVar[tuple[float, float, float]]
+
+    def __init__(self, layers: tuple[str, ...], frozen: bool) -> None:
+        super().__init__()
+        self.layers = layers or self.default_layers
+        self.frozen = frozen
+        widths = self.layer_channels()
+        for layer in self.layers:
+            if layer not in widths:
+                raise ConfigError(f"unknown layer {layer!r}; this backbone has {', '.join(widths)}")
+        self.channels = sum(widths[layer] for layer in self.layers)
+
+    @abstractmethod
+    def layer_channels(self) -> dict[str, int]:
+        """Name and number of channels of every layer that a recipe may use."""
+
+    @abstractmethod
+    def is_unused(self, parameter: str) -> bool:
+        """Whether a parameter of the whole, published network lies behind the layers that are used."""
+
+    @abstractmethod
+    def stages(self, x: Tensor) -> Iterator[tuple[str, Tensor]]:
+        """Run the network, yielding each named layer's output as it comes."""
+
+    def forward(self, images: Float[Tensor, "b 3 h w"]) -> Float[Tensor, "b c hf wf"]:
+        """Features of a batch of images (RGB, 0 … 1) on the stride-16 grid."""
+        grid = tuple(math.ceil(side / STRIDE) for side in images.shape[-2:])
+        mean, deviation = (images.new_tensor(v).view(3, 1, 1) for v in (self.mean, self.deviation))
+        found: dict[str, Tensor] = {}
+        for name, output in self.stages((images - mean) / deviation):
+            if name in self.layers:
+                found[name] = output
+            if len(found) == len(set(self.layers)):
+                break  # nothing after the last used layer is computed
+        features = [found[layer] for layer in self.layers]
+        if len(features) > 1:
+            features = [normalise(_to_grid(feature, grid)) for feature in features]
+            return torch.cat(features, dim=1)
+        return _to_grid(features[0], grid)
+
+    def freeze_if_asked(self) -> None:
+        """Apply ``frozen``: called once the parameters exist."""
+        if self.frozen:
+            self.requires_grad_(False)
+            self.eval()
+
+    def train(self, mode: bool = True) -> "Backbone":
+        """Switch between training and inference; a frozen backbone always infers."""
+        super().train(mode and not self.frozen)
+        return self
+
+
+def _to_grid(features: Tensor, grid: tuple[int, ...]) -> Tensor:
+    if features.shape[-2:] == grid:
+        return features
+    return F.interpolate(features, grid, mode="bilinear", align_corners=True)
+
+
+class ResidualBlock(nn.Module):
+    """Basic (two 3×3) or bottleneck (1×1, 3×3, 1×1) block with torchvision's parameter names."""
+
+    def __init__(self, inside: int, width: int, stride: int, bottleneck: bool, stride_on: str) -> None:
+        super().__init__()
+        outside = width * 4 if bottleneck else width
+        if bottleneck:
+            first, second = (stride, 1) if stride_on == "conv1" else (1, stride)
+            self.conv1 = nn.Conv2d(inside, width, 1, first, bias=False)
+            self.conv2 = nn.Conv2d(width, width, 3, second, 1, bias=False)
+            self.conv3: nn.Conv2d | None = nn.Conv2d(width, outside, 1, bias=False)
+            self.bn3 = nn.BatchNorm2d(outside)
+        else:
+            self.conv1 = nn.Conv2d(inside, width, 3, stride, 1, bias=False)
+            self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
+            self.conv3 = None
+        self.bn1, self.bn2 = nn.BatchNorm2d(width), nn.BatchNorm2d(width)
+        self.downsample = None
+        if stride != 1 or inside != outside:
+            self.downsample = nn.Sequential(
+                nn.Conv2d(inside, outside, 1, stride, bias=False), nn.BatchNorm2d(outside)
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Add the block's change to its input."""
+        change = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
+        if self.conv3 is not None:
+            change = self.bn3(self.conv3(F.relu(change)))
+        return F.relu(change + (x if self.downsample is None else self.downsample(x)))
+
+
+class ResNet(Backbone):
+    """ResNet-18, 34, 50 or 101 with torchvision's parameter names, as deep as the recipe needs.
+
+    Example:
+        >>> ResNet("resnet18")(torch.rand(1, 3, 97, 161)).shape
+        torch.Size([1, 256, 7, 11])
+    """
+
+    default_layers = ("layer3",)
+    mean = (0.485, 0.456, 0.406)
+    deviation = (0.229, 0.224, 0.225)
+    depths: ClassVar[dict[str, tuple[int, int, int, int]]] = {
+        "resnet18": (2, 2, 2, 2),
+        "resnet34": (3, 4, 6, 3),
+        "resnet50": (3, 4, 6, 3),
+        "resnet101": (3, 4, 23, 3),
+    }
+
+    def __init__(
+        self,
+        name: str = "resnet101",
+        layers: tuple[str, ...] = (),
+        stride_on: str = "conv2",
+        frozen: bool = False,
+    ) -> None:
+        self.bottleneck = name in ("resnet50", "resnet101")
+        super().__init__(layers, frozen)
+        self.name, self.stride_on = name, stride_on
+        self.depth = max(int(layer.removeprefix("layer")) for layer in self.layers)
+        self.conv1 = nn.Conv2d(3, 64, 7, 2, 3, bias=False)
+        self.bn1 = nn.BatchNorm2d(64)
+        inside = 64
+        for stage, blocks in enumerate(self.depths[name][: self.depth], start=1):
+            width, stride = 32 * 2**stage, 1 if stage == 1 else 2
+            outside = self.layer_channels()[f"layer{stage}"]
+            sequence = nn.Sequential()
+            for block in range(blocks):
+                sequence.append(
+                    ResidualBlock(
+                        inside if block == 0 else outside,
+                        width,
+                        stride if block == 0 else 1,
+                        self.bottleneck,
+                        stride_on,
+                    )
+                )
+            self.add_module(f"layer{stage}", sequence)
+            inside = outside
+        self.freeze_if_asked()
+
+    def layer_channels(self) -> dict[str, int]:
+        """``layer1`` to ``layer4``, at strides 4, 8, 16 and 32."""
+        expansion = 4 if self.bottleneck else 1
+        return {f"layer{stage}": 32 * 2**stage * expansion for stage in range(1, 5)}
+
+    def is_unused(self, parameter: str) -> bool:
+        """Later stages and the classifier."""
+        later = [f"layer{stage}." for stage in range(self.depth + 1, 5)]
+        return parameter.startswith(("fc.", *later))
+
+    def stages(self, x: Tensor) -> Iterator[tuple[str, Tensor]]:
+        """Stem, then one stage after the other."""
+        x = F.max_pool2d(F.relu(self.bn1(self.conv1(x))), 3, 2, 1)
+        for stage in range(1, self.depth + 1):
+            x = self.get_submodule(f"layer{stage}")(x)
+            yield f"layer{stage}", x
+
+
+class InvertedResidual(nn.Module):
+    """Expand, filter each channel, project: the block of EfficientNet-Lite."""
+
+    def __init__(self, inside: int, outside: int, kernel: int, stride: int, expansion: int) -> None:
+        super().__init__()
+        width = inside * expansion
+        self.expand_conv = nn.Conv2d(inside, width, 1, bias=False) if expansion > 1 else None
+        self.bn0 = _lite_norm(width) if expansion > 1 else None
+        self.depthwise_conv = nn.Conv2d(width, width, kernel, stride, groups=width, bias=False)
+        self.bn1 = _lite_norm(width)
+        self.project_conv = nn.Conv2d(width, outside, 1, bias=False)
+        self.bn2 = _lite_norm(outside)
+        self.adds = stride == 1 and inside == outside
+
+    def expand(self, x: Tensor) -> Tensor:
+        """The widened input that the depth-wise convolution sees."""
+        if self.expand_conv is None or self.bn0 is None:
+            return x
+        return F.relu6(self.bn0(self.expand_conv(x)))
+
+    def project(self, expanded: Tensor, x: Tensor) -> Tensor:
+        """The rest of the block, from its own expansion."""
+        filtered = F.relu6(self.bn1(self.depthwise_conv(_pad_same(expanded, self.depthwise_conv))))
+        output: Tensor = self.bn2(self.project_conv(filtered))
+        return output + x if self.adds else output
+
+
+class EfficientNetLite0(Backbone):
+    """EfficientNet-Lite0. Layers: ``blocks.N`` (0 to 15) and its widened input, ``blocks.N.expand``.
+
+    Example:
+        >>> EfficientNetLite0(("blocks.10.expand", "blocks.15"))(torch.rand(1, 3, 64, 96)).shape
+        torch.Size([1, 992, 4, 6])
+    """
+
+    default_layers = ("blocks.10",)
+    mean = (127 / 255,) * 3
+    deviation = (128 / 255,) * 3
+    # (repeats, kernel, stride of the first, expansion, channels in, channels out)
+    plan = (
+        (1, 3, 1, 1, 32, 16),
+        (2, 3, 2, 6, 16, 24),
+        (2, 5, 2, 6, 24, 40),
+        (3, 3, 2, 6, 40, 80),
+        (3, 5, 1, 6, 80, 112),
+        (4, 5, 2, 6, 112, 192),
+        (1, 3, 1, 6, 192, 320),
+    )
+
+    def __init__(self, layers: tuple[str, ...] = (), frozen: bool = False) -> None:
+        super().__init__(layers, frozen)
+        depth = 1 + max(int(layer.split(".")[1]) for layer in self.layers)
+        self.conv_stem = nn.Conv2d(3, 32, 3, 2, bias=False)
+        self.bn0 = _lite_norm(32)
+        self.blocks = nn.ModuleList(
+            InvertedResidual(inside, outside, kernel, stride, expansion)
+            for inside, outside, kernel, stride, expansion in list(self._blocks())[:depth]
+        )
+        self.freeze_if_asked()
+
+    @classmethod
+    def _blocks(cls) -> Iterator[tuple[int, int, int, int, int]]:
+        """(channels in, channels out, kernel, stride, expansion) of each block."""
+        for repeats, kernel, stride, expansion, inside, outside in cls.plan:
+            yield inside, outside, kernel, stride, expansion
+            for _ in range(repeats - 1):
+                yield outside, outside, kernel, 1, expansion
+
+    def layer_channels(self) -> dict[str, int]:
+        """Every block and its expansion."""
+        widths = {}
+        for number, (inside, outside, _, _, expansion) in enumerate(self._blocks()):
+            widths[f"blocks.{number}.expand"] = inside * expansion
+            widths[f"blocks.{number}"] = outside
+        return widths
+
+    def is_unused(self, parameter: str) -> bool:
+        """Later blocks and the classifier."""
+        later = [f"blocks.{number}." for number in range(len(self.blocks), 16)]
+        return parameter.startswith(("conv_head.", "bn1.", "fc.", *later))
+
+    def stages(self, x: Tensor) -> Iterator[tuple[str, Tensor]]:
+        """Stem, then one block after the other, each announced before and after its projection."""
+        x = F.relu6(self.bn0(self.conv_stem(_pad_same(x, self.conv_stem))))
+        for number, block in enumerate(self.blocks):
+            assert isinstance(block, InvertedResidual)
+            expanded = block.expand(x)
+            yield f"blocks.{number}.expand", expanded
+            x = block.project(expanded, x)
+            yield f"blocks.{number}", x
+
+
+def _lite_norm(channels: int) -> nn.BatchNorm2d:
+    return nn.BatchNorm2d(channels, eps=1e-3, momentum=0.01)
+
+
+def _pad_same(x: Tensor, convolution: nn.Conv2d) -> Tensor:
+    """TensorFlow's "same" padding: ``ceil(size / stride)`` out, the odd pixel at the right and bottom."""
+    padding: list[int] = []
+    sides = zip(x.shape[-2:], convolution.kernel_size, convolution.stride, strict=True)
+    for size, kernel, stride in reversed(list(sides)):
+        total = max((math.ceil(size / stride) - 1) * stride + kernel - size, 0)
+        padding += [total // 2, total - total // 2]
+    return F.pad(x, padding)
+
+
+def build_backbone(config: BackboneConfig) -> Backbone:
+    """The backbone a configuration names, with random weights."""
+    if config.name == "efficientnet-lite0":
+        return EfficientNetLite0(config.layers, config.frozen)
+    return ResNet(config.name, config.layers, config.stride_on, config.frozen)

@@ -1,0 +1,198 @@
+"""The network: features → correlation over scales → vote → best scales → finer grid → vote → correlation."""
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from chmnet.config import ModelConfig
+from chmnet.errors import ConfigError, InputError
+from chmnet.nn.backbones import build_backbone
+from chmnet.nn.hough import HoughMatching
+from chmnet.nn.transfer import transfer_keypoints
+from chmnet.nn.voting import NeighbourhoodConsensus, RegularisedHoughMatching
+from chmnet.ops.correlation import (
+    cosine_correlation,
+    keep_top_matches,
+    mutual_nearest_neighbour_filter,
+    resize_correlation,
+)
+
+
+class MatchingHead(nn.Module):
+    """Everything after the backbone: two feature maps in, one 4D correlation out.
+
+    Args:
+        config: the network's configuration.
+        in_channels: channels of the features.
+
+    Example:
+        >>> head = MatchingHead(ModelConfig(), in_channels=8)
+        >>> head(torch.rand(1, 8, 4, 5), torch.rand(1, 8, 3, 4)).shape
+        torch.Size([1, 1, 8, 10, 6, 8])
+    """
+
+    def __init__(self, config: ModelConfig, in_channels: int) -> None:
+        super().__init__()
+        self.config = config
+        self.over_scales = config.dimensions == "6d-4d" and config.matching != "consensus"
+        self.scales = config.scales if self.over_scales else (1.0,)
+        self.projections = nn.ModuleList()
+        if config.channel_reduction:
+            width = in_channels // config.channel_reduction
+            if width < 1:
+                raise ConfigError(
+                    f"channel_reduction = {config.channel_reduction} leaves nothing of {in_channels} channels; "
+                    f"use at most {in_channels}, or 0 for no reduction"
+                )
+            self.projections.extend(nn.Conv2d(in_channels, width, 3, padding=1, bias=False) for _ in self.scales)
+        self.first = self._first_vote()
+        self.last = self._last_vote()
+
+    def _first_vote(self) -> nn.Module:
+        config = self.config
+        if config.matching == "hough":
+            layer = HoughMatching(
+                config.spatial_window,
+                config.scale_window if self.over_scales else None,
+                config.first_sharing,
+                out_channels=config.channels,
+            )
+            layer.reset_parameters(scaled=config.initialisation == "scaled" or self.over_scales)
+            return layer
+        if config.matching == "regularised-hough":
+            return RegularisedHoughMatching()
+        if config.matching == "consensus":
+            return NeighbourhoodConsensus(config.consensus_channels, config.spatial_window)
+        return nn.Identity()
+
+    def _last_vote(self) -> nn.Module:
+        config = self.config
+        if config.matching == "hough" and config.last_layer:
+            layer = HoughMatching(config.spatial_window, None, config.last_sharing, in_channels=config.channels)
+            layer.reset_parameters(scaled=config.initialisation == "scaled")
+            return layer
+        if config.matching == "regularised-hough" and config.last_layer:
+            return RegularisedHoughMatching()
+        return nn.Identity()
+
+    def forward(
+        self, source: Float[Tensor, "b c hs ws"], target: Float[Tensor, "b c ht wt"]
+    ) -> Float[Tensor, "b 1 HS WS HT WT"]:
+        """Match two batches of feature maps, on grids ``upsample`` times finer than theirs."""
+        scores = self.vote_over_scales(self.correlate(source, target))
+        factor = self.config.upsample
+        scores = resize_correlation(
+            scores,
+            (factor * source.shape[2], factor * source.shape[3]),
+            (factor * target.shape[2], factor * target.shape[3]),
+        )
+        scores = self.last(scores)
+        if self.config.output == "softplus":
+            scores = F.softplus(scores)
+        return mutual_nearest_neighbour_filter(scores) if self.config.mutual_filter else scores
+
+    def correlate(
+        self, source: Float[Tensor, "b c hs ws"], target: Float[Tensor, "b c ht wt"]
+    ) -> Float[Tensor, "b 1 ss st hs ws ht wt"]:
+        """Correlation of all scale pairs (equations 6 and 7), without scales one pair."""
+        source_pyramid, target_pyramid = self.pyramid(source), self.pyramid(target)
+        source_size, target_size = (source.shape[2], source.shape[3]), (target.shape[2], target.shape[3])
+        rows = [
+            torch.stack([self._correlate_pair(s, t, source_size, target_size) for t in target_pyramid], dim=2)
+            for s in source_pyramid
+        ]
+        return torch.stack(rows, dim=2)
+
+    def pyramid(self, features: Float[Tensor, "b c h w"]) -> list[Tensor]:
+        """The features at each scale, with their channels reduced by that scale's convolution."""
+        levels = []
+        for number, scale in enumerate(self.scales):
+            size = [max(1, round(side * scale)) for side in features.shape[-2:]]
+            level = F.interpolate(features, size, mode="bilinear", align_corners=True)
+            levels.append(self.projections[number](level) if self.projections else level)
+        return levels
+
+    def _correlate_pair(
+        self, source: Tensor, target: Tensor, source_size: tuple[int, int], target_size: tuple[int, int]
+    ) -> Float[Tensor, "b 1 hs ws ht wt"]:
+        scores = cosine_correlation(source, target)
+        if self.config.rectify == "before-resize":
+            scores = scores.relu()
+        if self.config.keep_top:
+            scores = keep_top_matches(scores, self.config.keep_top)
+        return resize_correlation(scores, source_size, target_size).relu()
+
+    def vote_over_scales(
+        self, correlation: Float[Tensor, "b 1 ss st hs ws ht wt"]
+    ) -> Float[Tensor, "b c hs ws ht wt"]:
+        """First vote, then the best scale pair of each match. The sigmoid comes last: it keeps the order."""
+        if not self.over_scales:
+            scores = rearrange(correlation, "b c 1 1 ... -> b c ...")
+            if self.config.matching == "consensus":
+                scores = mutual_nearest_neighbour_filter(scores)
+            scores = self.first(scores)
+            if self.config.matching == "consensus":
+                scores = mutual_nearest_neighbour_filter(scores)
+        else:
+            scores = self.first(correlation).amax((2, 3))
+        # Only learned votes are logits; the others' scores are similarities already.
+        return scores.sigmoid() if self.config.matching == "hough" else scores
+
+
+class CHMNet(nn.Module):
+    """Convolutional Hough matching network: two images in, the correlation of their positions out.
+
+    Args:
+        config: see :class:`chmnet.config.ModelConfig`; the default is the preset ``paper``.
+
+    Weights are random; :func:`chmnet.load_model` loads trained ones.
+
+    Example:
+        >>> from chmnet.config import BackboneConfig
+        >>> model = CHMNet(ModelConfig(backbone=BackboneConfig("resnet18"))).eval()
+        >>> cat, dog = torch.rand(1, 3, 64, 96), torch.rand(1, 3, 80, 64)
+        >>> model(cat, dog).shape
+        torch.Size([1, 1, 8, 12, 10, 8])
+    """
+
+    def __init__(self, config: ModelConfig = ModelConfig()) -> None:
+        super().__init__()
+        self.config = config
+        self.backbone = build_backbone(config.backbone)
+        separate = config.backbone.branches == "separate"
+        self.target_backbone = build_backbone(config.backbone) if separate else None
+        self.head = MatchingHead(config, self.backbone.channels)
+
+    def features(self, images: Tensor, branch: str = "source") -> Float[Tensor, "b c h w"]:
+        """Features of images ``b 3 h w`` (RGB, 0 … 1), on the stride-16 grid.
+
+        Args:
+            images: any height and width.
+            branch: ``"source"`` or ``"target"``; only separate branches tell them apart.
+        """
+        if images.dim() != 4 or images.shape[1] != 3 or 0 in images.shape[2:]:
+            raise InputError(f"images must have the axes b 3 h w, RGB from 0 to 1, got {list(images.shape)}")
+        if branch not in ("source", "target"):
+            raise InputError(f"branch must be source or target, got {branch!r}")
+        if branch == "target" and self.target_backbone is not None:
+            return self.target_backbone(images)
+        return self.backbone(images)
+
+    def forward(self, source: Tensor, target: Tensor) -> Float[Tensor, "b 1 hs ws ht wt"]:
+        """Match two batches of images ``b 3 h w``; the two may differ in size."""
+        if source.shape[0] != target.shape[0]:
+            raise InputError(
+                f"source and target must be batches of one length, got {source.shape[0]} and {target.shape[0]}"
+            )
+        if self.target_backbone is None and source.shape == target.shape and not self.training:
+            both = self.features(torch.cat([source, target]))
+            return self.head(*both.split(len(source)))
+        return self.head(self.features(source), self.features(target, branch="target"))
+
+    def transfer(
+        self, correlation: Float[Tensor, "b 1 hs ws ht wt"], keypoints: Float[Tensor, "b n 2"]
+    ) -> Float[Tensor, "b n 2"]:
+        """Move normalised source keypoints to the target with the configured transfer."""
+        return transfer_keypoints(correlation, keypoints, self.config.transfer)

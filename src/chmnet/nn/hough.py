@@ -1,0 +1,94 @@
+"""The convolutional Hough matching layer (section 3.2 of the paper): 4D and 6D are the same class."""
+
+import torch
+from torch import Tensor, nn
+
+from chmnet.errors import InputError
+from chmnet.nn.sharing import TapGroups, tap_groups
+from chmnet.ops import conv_nd
+
+
+class HoughMatching(nn.Module):
+    """Let every candidate match collect votes from its neighbours: ``c ∗ k + b`` with shared weights.
+
+    A shared weight is divided by the number of taps that share it before the convolution, so that gradients
+    of all weights are of one size.
+
+    Args:
+        spatial: odd side of the window over positions.
+        scale: odd side of the window over scales: 6D; ``None``: 4D.
+        sharing: ``"psi"``, ``"iso"`` or ``"full"``; see :mod:`chmnet.nn.sharing`.
+        in_channels: channels of the correlation that comes in.
+        out_channels: channels that go out.
+        bias: whether to add one learned number to each output channel.
+
+    Input and output axes: ``b c hs ws ht wt``, or with scales ``b c ss st hs ws ht wt``.
+
+    Example:
+        >>> layer = HoughMatching(spatial=5, scale=3)
+        >>> sum(p.numel() for p in layer.parameters())  # 220 weights and a bias
+        221
+        >>> layer(torch.rand(2, 1, 3, 3, 4, 4, 4, 4)).shape
+        torch.Size([2, 1, 3, 3, 4, 4, 4, 4])
+    """
+
+    index: Tensor
+    count: Tensor
+
+    def __init__(
+        self,
+        spatial: int = 5,
+        scale: int | None = None,
+        sharing: str = "psi",
+        in_channels: int = 1,
+        out_channels: int = 1,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        for name, channels in (("in_channels", in_channels), ("out_channels", out_channels)):
+            if channels < 1:
+                raise InputError(f"{name} must be at least 1, got {channels}")
+        self.spatial, self.scale, self.sharing = spatial, scale, sharing
+        self.in_channels, self.out_channels = in_channels, out_channels
+        self.groups: TapGroups = tap_groups(spatial, scale, sharing)
+        self.register_buffer("index", self.groups.index.clone(), persistent=False)
+        self.register_buffer("count", self.groups.count.clone(), persistent=False)
+        self.weight = nn.Parameter(torch.empty(out_channels, in_channels, self.groups.number))
+        self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self, scaled: bool = True, generator: torch.Generator | None = None) -> None:
+        """Draw new weights: each tap starts as |normal| · 10⁻³, a small vote in favour.
+
+        Args:
+            scaled: multiply each weight by the number of taps that share it, which undoes the division in
+                :meth:`kernel`. The authors meant to, and do in 6D; in their 4D layer a slip leaves it out.
+            generator: source of randomness; the global one if ``None``.
+        """
+        with torch.no_grad():
+            noise = torch.randn(self.weight.shape, generator=generator).to(self.weight)
+            self.weight.copy_(noise.abs() * 1e-3 * (self.count if scaled else 1))
+            if self.bias is not None:
+                self.bias.zero_()
+
+    def kernel(self) -> Tensor:
+        """The dense kernel ``[c_out, c_in, *taps]`` that the shared weights stand for."""
+        shared = self.weight / self.count
+        return shared.index_select(-1, self.index.flatten()).unflatten(-1, self.index.shape)
+
+    def forward(self, correlation: Tensor) -> Tensor:
+        """Vote: convolve the correlation with the kernel, same axes and size out."""
+        axes = "b c hs ws ht wt" if self.scale is None else "b c ss st hs ws ht wt"
+        if correlation.dim() != len(axes.split()):
+            raise InputError(
+                f"correlation must have the axes {axes}, got {correlation.dim()} axes "
+                f"of shape {list(correlation.shape)}"
+            )
+        return conv_nd(correlation, self.kernel(), self.bias)
+
+    def extra_repr(self) -> str:
+        """What ``print(layer)`` shows."""
+        return (
+            f"spatial={self.spatial}, scale={self.scale}, sharing={self.sharing!r}, "
+            f"in_channels={self.in_channels}, out_channels={self.out_channels}, weights={self.groups.number}"
+        )

@@ -1,0 +1,128 @@
+"""From a correlation to positions: kernel soft-argmax, keypoint transfer, dense flow, confidence.
+
+All points are normalised (see :mod:`chmnet.geometry`); a *position map* holds, for every point of the source
+grid, where it lies in the target. Nothing here ever returns NaN for finite scores, whatever the keypoints.
+"""
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor
+
+from chmnet.config import TransferConfig
+from chmnet.geometry import Size, grid_axis, grid_points, normalised_to_grid
+from chmnet.ops.correlation import exchange
+
+REFERENCE_GRID = 30
+"""Side of the grid for which the paper gives σ and τ."""
+
+_FAR = 100.0
+"""Points beyond this are moved here: far outside every grid, and safe to square in any dtype."""
+
+CYCLE_SIGMA = 1.5
+"""Cells by which there-and-back may miss before confidence falls to exp(−1/2)."""
+
+
+def soft_argmax(
+    correlation: Float[Tensor, "b 1 hs ws ht wt"], config: TransferConfig = TransferConfig()
+) -> Float[Tensor, "b hs ws 2"]:
+    """Expected target position of every source position (kernel soft-argmax, equation 9).
+
+    ``softmax(G^p · C / temperature)`` over the target, G a Gaussian around the best match p, and then the mean
+    of the grid's coordinates under that distribution.
+
+    Example:
+        >>> identity = 50 * torch.eye(4).view(1, 1, 2, 2, 2, 2)
+        >>> soft_argmax(identity)[0, 1, 0].tolist()  # bottom left stays bottom left
+        [-1.0, 1.0]
+    """
+    scores = correlation[:, 0].float() if correlation.dtype.itemsize < 4 else correlation[:, 0]
+    height, width = scores.shape[-2:]
+    if config.gaussian_sigma > 0:
+        best = scores.flatten(-2).argmax(-1)
+        rows = _bell(best // width, height, config, like=scores)
+        columns = _bell(best % width, width, config, like=scores)
+        scores = scores * rows[..., :, None] * columns[..., None, :]
+    probability = (scores / config.temperature).flatten(-2).softmax(-1).unflatten(-1, (height, width))
+    x = (probability.sum(-2) * grid_axis(width, like=scores)).sum(-1)
+    y = (probability.sum(-1) * grid_axis(height, like=scores)).sum(-1)
+    return torch.stack([x, y], dim=-1).to(correlation.dtype)
+
+
+def _bell(centre: Tensor, length: int, config: TransferConfig, like: Tensor) -> Float[Tensor, "b hs ws length"]:
+    """One-dimensional Gaussian around each centre, in cells."""
+    sigma = config.gaussian_sigma
+    if config.scale_with_grid:
+        sigma *= length / REFERENCE_GRID
+    steps = torch.arange(length, dtype=like.dtype, device=like.device) - centre[..., None]
+    return torch.exp(-steps.square() / (2 * sigma**2))
+
+
+def sample_grid(
+    values: Float[Tensor, "b h w k"],
+    keypoints: Float[Tensor, "b n 2"],
+    config: TransferConfig = TransferConfig(),
+) -> Float[Tensor, "b n k"]:
+    """Read a map at keypoints: the soft sampler (equation 11), or the nearest grid point.
+
+    Weights are ``max(0, τ − distance)``, divided by their sum. Where no grid point lies within τ (outside the
+    picture, or on coarse grids with a fixed τ) the nearest one is taken. A keypoint that is not a number counts
+    as the centre of the picture.
+    """
+    keypoints = keypoints.to(values.dtype).nan_to_num(nan=0.0, posinf=_FAR, neginf=-_FAR).clamp(-_FAR, _FAR)
+    height, width = values.shape[1:3]
+    dx = keypoints[..., :1] - grid_axis(width, like=values)
+    dy = keypoints[..., 1:] - grid_axis(height, like=values)
+    if config.scale_with_grid:  # distances as they would be on the paper's grid
+        dx = dx * ((width - 1) / (REFERENCE_GRID - 1))
+        dy = dy * ((height - 1) / (REFERENCE_GRID - 1))
+    squared = (dy.square()[..., :, None] + dx.square()[..., None, :]).flatten(-2)
+    nearest = F.one_hot(squared.argmin(-1), height * width).to(values.dtype)
+    weights = nearest
+    if config.sampler == "soft":
+        # The small number is the authors': it rounds off the tip of the cone.
+        weights = (config.sampler_threshold - (squared + 1e-5).sqrt()).clamp(min=0)
+        total = weights.sum(-1, keepdim=True)
+        weights = torch.where(total > 0, weights / total.clamp(min=1e-12), nearest)
+    return weights @ rearrange(values, "b h w k -> b (h w) k")
+
+
+def transfer_keypoints(
+    correlation: Float[Tensor, "b 1 hs ws ht wt"],
+    keypoints: Float[Tensor, "b n 2"],
+    config: TransferConfig = TransferConfig(),
+) -> Float[Tensor, "b n 2"]:
+    """Where each source keypoint lies in the target, both in normalised coordinates."""
+    return sample_grid(soft_argmax(correlation, config), keypoints, config)
+
+
+def dense_flow(positions: Float[Tensor, "b hs ws 2"], size: Size) -> Float[Tensor, "b h w 2"]:
+    """Displacement (x, y) of every point of a regular source grid of any ``size``, in normalised coordinates.
+
+    Args:
+        positions: position map from :func:`soft_argmax`.
+        size: (height, width) of the wanted grid; positions are interpolated, corners aligned.
+    """
+    maps = rearrange(positions, "b h w k -> b k h w")
+    if maps.shape[-2:] != size:
+        maps = F.interpolate(maps, size, mode="bilinear", align_corners=True)
+    return rearrange(maps, "b k h w -> b h w k") - grid_points(size, like=positions)
+
+
+def match_confidence(
+    correlation: Float[Tensor, "b 1 hs ws ht wt"], config: TransferConfig = TransferConfig()
+) -> Float[Tensor, "b hs ws"]:
+    """How far each source position can be trusted, 0 … 1: does going there and back end where it began?
+
+    With d the distance in cells between a source position and the image of its image, the confidence is
+    ``exp(−d² / (2 · 1.5²))``: near 1 for matches that are each other's, near 0 for those that drift away.
+    """
+    there = soft_argmax(correlation, config)
+    back = rearrange(soft_argmax(exchange(correlation), config), "b h w k -> b k h w")
+    # grid_sample has the same convention: −1 … 1 from the first to the last grid point.
+    returned = F.grid_sample(back, there, mode="bilinear", padding_mode="border", align_corners=True)
+    size = (there.shape[1], there.shape[2])
+    start = normalised_to_grid(grid_points(size, like=there), size)
+    miss = normalised_to_grid(rearrange(returned, "b k h w -> b h w k"), size) - start
+    return torch.exp(-miss.square().sum(-1) / (2 * CYCLE_SIGMA**2))

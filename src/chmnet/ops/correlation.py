@@ -1,0 +1,115 @@
+"""Correlation tensors: cosine similarity, resizing, mutual nearest neighbours, sparsification.
+
+Axes: ``b c hs ws ht wt`` (s source, t target).
+"""
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor
+
+from chmnet.errors import InputError
+
+
+def cosine_correlation(
+    source: Float[Tensor, "b c hs ws"], target: Float[Tensor, "b c ht wt"]
+) -> Float[Tensor, "b 1 hs ws ht wt"]:
+    """Cosine of the angle between every source and every target feature: equation 6 without its ReLU.
+
+    A feature of length zero has cosine 0 to everything.
+
+    Example:
+        >>> features = torch.tensor([[1.0, 0.0], [0.0, 2.0]]).view(1, 2, 1, 2)
+        >>> cosine_correlation(features, features).view(2, 2).tolist()
+        [[1.0, 0.0], [0.0, 1.0]]
+    """
+    source_rows, target_columns = rearrange(source, "b c hs ws -> b (hs ws) c"), target.flatten(2)
+    lengths = source_rows.norm(dim=2, keepdim=True) * target_columns.norm(dim=1, keepdim=True)
+    cosine = source_rows @ target_columns / lengths.clamp(min=torch.finfo(lengths.dtype).tiny)
+    return cosine.unflatten(2, target.shape[2:]).unflatten(1, source.shape[2:]).unsqueeze(1)
+
+
+def normalise(features: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
+    """Scale every feature vector to length one; a vector of zeros stays zero."""
+    return F.normalize(features, dim=1, eps=torch.finfo(features.dtype).tiny)
+
+
+def exchange(correlation: Float[Tensor, "b c hs ws ht wt"]) -> Float[Tensor, "b c ht wt hs ws"]:
+    """The same correlation with source and target exchanged."""
+    return rearrange(correlation, "b c hs ws ht wt -> b c ht wt hs ws")
+
+
+def resize_correlation(
+    correlation: Float[Tensor, "b c hs ws ht wt"], source_size: tuple[int, int], target_size: tuple[int, int]
+) -> Float[Tensor, "b c HS WS HT WT"]:
+    """Interpolate linearly along all four positions, corners aligned (ζ in the paper).
+
+    The four-dimensional interpolation is separable: first the source plane, with the target positions as
+    channels (innermost in memory, so nothing is copied), then the target plane.
+
+    Args:
+        correlation: any 4D correlation.
+        source_size: wanted (height, width) of the source grid.
+        target_size: wanted (height, width) of the target grid.
+
+    Example:
+        >>> resize_correlation(torch.rand(1, 1, 3, 4, 5, 6), (6, 8), (5, 6)).shape
+        torch.Size([1, 1, 6, 8, 5, 6])
+    """
+    batch, _, *source_shape, height, width = correlation.shape
+    if source_size != tuple(source_shape):
+        planes = rearrange(correlation, "b c hs ws ht wt -> (b c) (ht wt) hs ws")
+        planes = F.interpolate(planes, source_size, mode="bilinear", align_corners=True)
+        correlation = rearrange(planes, "(b c) (ht wt) hs ws -> b c hs ws ht wt", b=batch, ht=height)
+    if target_size != (height, width):
+        planes = rearrange(correlation, "b c hs ws ht wt -> (b c) (hs ws) ht wt")
+        planes = F.interpolate(planes, target_size, mode="bilinear", align_corners=True)
+        correlation = rearrange(planes, "(b c) (hs ws) ht wt -> b c hs ws ht wt", b=batch, hs=source_size[0])
+    return correlation
+
+
+def mutual_nearest_neighbour_filter(
+    correlation: Float[Tensor, "b c hs ws ht wt"],
+) -> Float[Tensor, "b c hs ws ht wt"]:
+    """Weaken matches that are not each other's best: ``c · c/max over source · c/max over target``.
+
+    Soft mutual nearest neighbours of Rocco et al. (NeurIPS 2018), meant for scores that are not negative.
+
+    Example:
+        >>> scores = torch.tensor([[1.0, 0.5], [0.0, 0.8]]).view(1, 1, 1, 2, 1, 2)
+        >>> mutual_nearest_neighbour_filter(scores).view(2, 2)
+        tensor([[1.0000, 0.1562],
+                [0.0000, 0.8000]])
+    """
+    tiny = 1e-30 if correlation.dtype != torch.float16 else 1e-7
+    best_target = correlation.flatten(-2).max(-1).values[..., None, None]
+    best_source = correlation.flatten(-4, -3).max(-3).values[:, :, None, None]
+    # Where a whole row is zero its scores are zero too: dividing by anything but zero keeps them so.
+    best_target = torch.where(best_target == 0, tiny, best_target)
+    best_source = correlation.flatten(-4, -3).max(-3).values[:, :, None, None]
+    return correlation * ((correlation / best_target) * (correlation / best_source))
+
+
+def keep_top_matches(
+    correlation: Float[Tensor, "b c hs ws ht wt"], count: int
+) -> Float[Tensor, "b c hs ws ht wt"]:
+    """Set to zero all but the ``count`` best matches of each position: the paper's sparse variant (K).
+
+    A match stays when it is among the best of its source position or among the best of its target position,
+    so that exchanging the images changes nothing.
+
+    Example:
+        >>> scores = torch.tensor([[0.9, 0.5], [0.8, 0.1]]).view(1, 1, 1, 2, 1, 2)
+        >>> keep_top_matches(scores, 1).view(2, 2).tolist()  # doctest: +ELLIPSIS
+        [[0.89..., 0.5], [0.8..., 0.0]]
+    """
+    if count < 1:
+        raise InputError(f"the number of matches to keep must be at least 1, got {count}")
+    source_shape, target_shape = correlation.shape[2:4], correlation.shape[4:6]
+    matrix = correlation.flatten(4).flatten(2, 3)
+    kept = torch.zeros_like(matrix, dtype=torch.bool)
+    for axis in (-1, -2):
+        best = matrix.topk(min(count, matrix.shape[axis]), dim=axis).indices
+        kept.scatter_(axis, best, torch.ones_like(best, dtype=torch.bool))
+    return (matrix * kept).unflatten(3, target_shape).unflatten(2, source_shape)

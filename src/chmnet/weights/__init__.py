@@ -1,0 +1,19 @@
+"""Weights: files of whole models, backbones, named models, and the authors' checkpoints."""
+
+from chmnet.weights.backbones import load_backbone_weights
+from chmnet.weights.files import load_model_file, save_model
+from chmnet.weights.reference import convert_reference_checkpoint, head_from_reference, votes_from_reference
+from chmnet.weights.registry import DEFAULT_MODEL, MODELS, KnownModel, load_model
+
+__all__ = [
+    "DEFAULT_MODEL",
+    "MODELS",
+    "KnownModel",
+    "convert_reference_checkpoint",
+    "head_from_reference",
+    "load_backbone_weights",
+    "load_model",
+    "load_model_file",
+    "save_model",
+    "votes_from_reference",
+]

