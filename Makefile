@@ -21,7 +21,15 @@ $(SETUP): pyproject.toml constraints.txt
 	touch $@
 
 demo: $(SETUP)
-	$(BIN)/chmnet demo --output demo --overwrite
+	@mkdir -p demo
+	@echo "The model's Hough layers are not trained yet: expect rough matches."
+	$(BIN)/chmnet match examples/donkey.png examples/zebra.png --overwrite -o demo/donkey-zebra.png \
+		--points "7,72 5,3 85,44 178,38 70,157 172,153 110,80"
+	$(BIN)/chmnet match examples/european-bear.png examples/black-bear.png --overwrite -o demo/bears.png \
+		--points "301,164 244,69 196,14 26,89 178,278 38,248 130,120"
+	$(BIN)/chmnet match examples/sedan.png examples/sportscar.png --overwrite -o demo/cars.png \
+		--points "54,48 178,48 94,6 7,41 208,34 110,45"
+	@echo "Look at the pictures in the folder demo."
 
 test: lint
 	$(BIN)/pytest

@@ -51,6 +51,11 @@ def available_backends() -> dict[str, str]:
     return {name: backend.description for name, backend in BACKENDS.items()}
 
 
+def unavailable_backends() -> dict[str, str]:
+    """Name of each back-end that cannot be used on this machine, and why."""
+    return {"native": "this version has no compiled kernels"}
+
+
 def conv_nd(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, backend: str = "auto") -> Tensor:
     """Convolve over N dimensions (as in deep learning: the kernel is not turned round).
 

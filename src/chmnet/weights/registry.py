@@ -41,7 +41,15 @@ _LITE = BackboneConfig("efficientnet-lite0")
 
 
 def _untrained() -> CHMNet:
-    return _with_package_backbone(ModelConfig.preset("reference", backbone=_LITE))
+    # Random votes are all in favour: a blur over neighbouring matches. A low temperature makes that usable.
+    return _with_package_backbone(
+        ModelConfig(
+            backbone=_LITE,
+            transfer=TransferConfig(temperature=1e-4),
+            channel_reduction=0,
+            mutual_filter=True,
+        )
+    )
 
 
 def _nearest_neighbour() -> CHMNet:

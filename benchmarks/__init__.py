@@ -1,0 +1,1 @@
+"""Speed and memory: ratios measured in one run against a named baseline, as JSON."""

@@ -1,0 +1,5 @@
+"""``python -m chmnet``."""
+
+from chmnet.cli import main
+
+main()

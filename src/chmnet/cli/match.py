@@ -1,0 +1,124 @@
+"""``chmnet match``: find points of one picture in another."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from chmnet.errors import InputError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from chmnet.matcher import Matches
+
+Rows = list[tuple[float, float]]
+
+
+def match(
+    source: Annotated[Path, typer.Argument(help="Picture whose points are known.")],
+    target: Annotated[Path, typer.Argument(help="Picture to find them in.")],
+    points: Annotated[
+        str, typer.Option(help='Points of the source in pixels: "x,y x,y …". Default: the 12 surest.')
+    ] = "",
+    model: Annotated[str, typer.Option(help="Name from `chmnet models`, or a model file.")] = "",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write a picture of the matches here.")
+    ] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the matches here as JSON.")] = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace files that exist.")] = False,
+) -> None:
+    """Find points of one picture in another.
+
+    Examples:
+
+    `chmnet match horse.png zebra.png -o matches.png`
+
+    `chmnet match horse.png zebra.png --points "20,30 150,80" --json matches.json`
+    """
+    given = parse_points(points)
+    _refuse_existing([output, json_file], overwrite)
+    from chmnet.matcher import Matcher
+    from chmnet.pictures import open_picture
+    from chmnet.weights import DEFAULT_MODEL
+
+    pictures = open_picture(source), open_picture(target)
+    result = Matcher(model or DEFAULT_MODEL).match(*pictures)
+    found = result.transfer(given) if given else _spread_out(result.matches(top=300), count=12)
+    if output is not None:
+        _write_drawing(found, pictures, output, overwrite)
+    if json_file is not None:
+        _write_json(found, source, target, model or DEFAULT_MODEL, json_file, overwrite)
+    _print_table(found)
+
+
+def parse_points(text: str) -> Rows:
+    """Points written as "x,y x,y".
+
+    Example:
+        >>> parse_points("1,2  3.5,-4")
+        [(1.0, 2.0), (3.5, -4.0)]
+    """
+    rows = []
+    for word in text.replace(";", " ").split():
+        try:
+            x, y = (float(part) for part in word.split(","))
+        except ValueError:
+            raise InputError(f'points must be written "x,y x,y", got {word!r}') from None
+        rows.append((x, y))
+    return rows
+
+
+def _refuse_existing(paths: list[Path | None], overwrite: bool) -> None:
+    """Find out before the work, not after it."""
+    for path in paths:
+        if path is not None and path.exists() and not overwrite:
+            raise InputError(f"{path} exists already; choose another name or add --overwrite")
+
+
+def _spread_out(matches: "Matches", count: int) -> "Matches":
+    """A few of many matches: the surest, then always the one farthest from those already chosen."""
+    import numpy as np
+
+    sure = matches.source[: max(count, len(matches.source) // 2)]
+    chosen = [0]
+    while len(chosen) < min(count, len(sure)):
+        distances = np.linalg.norm(sure[:, None] - sure[chosen], axis=-1).min(axis=1)
+        chosen.append(int(distances.argmax()))
+    return type(matches)(*(values[chosen] for values in matches))
+
+
+def _write_drawing(found: "Matches", pictures: "tuple[Image, Image]", output: Path, overwrite: bool) -> None:
+    from PIL.Image import registered_extensions
+
+    from chmnet.atomic import atomic_path
+    from chmnet.viz import draw_matches
+
+    if output.suffix.lower() not in registered_extensions():
+        raise InputError(f"cannot tell the picture format from {output.name!r}; end the name in .png or .jpg")
+    drawing = draw_matches(*pictures, found.source, found.target)
+    with atomic_path(output, overwrite) as temporary:
+        drawing.save(temporary)
+
+
+def _write_json(found: "Matches", source: Path, target: Path, model: str, path: Path, overwrite: bool) -> None:
+    from chmnet.atomic import atomic_path
+
+    rows = [
+        {"source": a, "target": b, "confidence": round(c, 4)}
+        for a, b, c in zip(found.source.tolist(), found.target.tolist(), found.confidence.tolist(), strict=True)
+    ]
+    document = {"source": source.name, "target": target.name, "model": model, "matches": rows}
+    with atomic_path(path, overwrite) as temporary:
+        temporary.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+
+def _print_table(found: "Matches") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("#", "source x, y", "target x, y", "confidence", box=None)
+    for number, (a, b, c) in enumerate(zip(*found, strict=True), start=1):
+        table.add_row(str(number), f"{a[0]:.1f}, {a[1]:.1f}", f"{b[0]:.1f}, {b[1]:.1f}", f"{c:.2f}")
+    Console().print(table)

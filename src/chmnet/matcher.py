@@ -1,0 +1,115 @@
+"""Pictures in, matches out, in the pixels of the pictures as a person sees them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from PIL import Image
+from torch import Tensor
+
+from chmnet.config import TransferConfig
+from chmnet.errors import InputError
+from chmnet.geometry import Size, grid_points, normalised_to_pixels, pixels_to_normalised
+from chmnet.nn.chmnet import CHMNet
+from chmnet.nn.transfer import match_confidence, sample_grid, soft_argmax
+from chmnet.pictures import open_picture, to_rgb, to_tensor
+from chmnet.weights import DEFAULT_MODEL, load_model
+
+Picture = str | Path | Image.Image
+
+
+class Matches(NamedTuple):
+    """Points of the source, where they lie in the target, and how far that can be trusted (0 … 1)."""
+
+    source: np.ndarray
+    target: np.ndarray
+    confidence: np.ndarray
+
+
+@dataclass(frozen=True)
+class MatchResult:
+    """What matching two pictures found. Points are (x, y) in pixels, sizes are (height, width)."""
+
+    correlation: Tensor
+    """``1 1 hs ws ht wt``: score of every pair of grid positions."""
+    source_size: Size
+    target_size: Size
+    config: TransferConfig
+
+    def transfer(self, points: ArrayLike) -> Matches:
+        """Find points of the source picture in the target picture.
+
+        Args:
+            points: ``n`` rows (x, y), or one (x, y), in pixels of the source.
+
+        Raises:
+            InputError: the points are not finite numbers in rows of two.
+        """
+        try:
+            given = np.atleast_2d(np.asarray(points, dtype=np.float64))
+        except (TypeError, ValueError):
+            raise InputError("points must be rows of two numbers (x, y)") from None
+        if given.size == 0:
+            given = given.reshape(0, 2)
+        if given.ndim != 2 or given.shape[1] != 2:
+            raise InputError(f"points must be rows (x, y), got an array of shape {list(given.shape)}")
+        if not np.isfinite(given).all():
+            raise InputError("points must be finite numbers, got NaN or infinity")
+        normalised = pixels_to_normalised(torch.from_numpy(given), self.source_size).float()[None]
+        positions = soft_argmax(self.correlation, self.config)
+        confidence = match_confidence(self.correlation, self.config)[..., None]
+        moved = sample_grid(torch.cat([positions, confidence], dim=-1), normalised, self.config)[0].double()
+        return Matches(given, normalised_to_pixels(moved[:, :2], self.target_size).numpy(), moved[:, 2].numpy())
+
+    def matches(self, top: int = 300) -> Matches:
+        """The most trustworthy matches of the grid, the best first."""
+        if top < 1:
+            raise InputError(f"the number of matches must be at least 1, got {top}")
+        positions = soft_argmax(self.correlation, self.config)[0]
+        confidence = match_confidence(self.correlation, self.config)[0].flatten()
+        best = confidence.argsort(descending=True, stable=True)[:top]
+        grid = grid_points((positions.shape[0], positions.shape[1]), like=positions)
+        source = normalised_to_pixels(grid.flatten(0, 1)[best].double(), self.source_size)
+        target = normalised_to_pixels(positions.flatten(0, 1)[best].double(), self.target_size)
+        return Matches(source.numpy(), target.numpy(), confidence[best].double().numpy())
+
+
+class Matcher:
+    """Matches pairs of pictures with one model.
+
+    Args:
+        model: a known name, a model file, or a network.
+
+    Example:
+        >>> matcher = Matcher("nearest-neighbour")
+        >>> picture = Image.radial_gradient("L").convert("RGB")
+        >>> result = matcher.match(picture, picture)
+        >>> result.transfer([[128, 128]]).target.round(-1).tolist()
+        [[130.0, 130.0]]
+    """
+
+    def __init__(self, model: str | Path | CHMNet = DEFAULT_MODEL) -> None:
+        self.model = model if isinstance(model, CHMNet) else load_model(model)
+        self.model.eval()
+
+    def match(self, source: Picture, target: Picture) -> MatchResult:
+        """Match two pictures (paths or PIL images) of any size."""
+        first, second = _picture(source), _picture(target)
+        size = self.model.config.image_size
+        with torch.inference_mode():
+            correlation = self.model(to_tensor(first, size), to_tensor(second, size))
+        return MatchResult(
+            correlation, (first.height, first.width), (second.height, second.width), self.model.config.transfer
+        )
+
+
+def match(source: Picture, target: Picture, model: str | Path | CHMNet = DEFAULT_MODEL) -> MatchResult:
+    """Match two pictures; to match many, make a :class:`Matcher` once."""
+    return Matcher(model).match(source, target)
+
+
+def _picture(picture: Picture) -> Image.Image:
+    return to_rgb(picture) if isinstance(picture, Image.Image) else open_picture(picture)

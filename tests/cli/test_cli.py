@@ -1,0 +1,114 @@
+"""The command line as a person uses it: real processes where exit codes and streams matter."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from chmnet import __version__
+from chmnet.cli.app import app, main
+from chmnet.cli.match import parse_points
+from chmnet.errors import InputError
+from tests.conftest import REPOSITORY
+
+EXAMPLES = REPOSITORY / "examples"
+DONKEY, ZEBRA = str(EXAMPLES / "donkey.png"), str(EXAMPLES / "zebra.png")
+
+
+def assert_one_sentence(code: object, stderr: str, words: str) -> None:
+    assert code == 2
+    assert words in stderr
+    assert len(stderr.strip().splitlines()) == 1
+    assert "Traceback" not in stderr
+
+
+def test_help_and_version() -> None:
+    runner = CliRunner()
+    assert "match" in runner.invoke(app, ["--help"]).output
+    assert runner.invoke(app, ["--version"]).output == f"chmnet {__version__}\n"
+    for command in ("match", "models", "info", "convert"):
+        assert "Example" in runner.invoke(app, [command, "--help"]).output
+
+
+def test_info_as_text_and_json() -> None:
+    runner = CliRunner()
+    text = runner.invoke(app, ["info"]).output
+    assert "folded" in text
+    assert "native" in text
+    facts = json.loads(runner.invoke(app, ["info", "--json"]).output)
+    assert facts["chmnet"] == __version__
+    assert facts["not available"]["native"]
+    assert "untrained" in facts["models"]
+
+
+def test_models_are_listed() -> None:
+    assert "untrained (default)" in CliRunner().invoke(app, ["models"]).output
+
+
+def test_match_writes_picture_and_json(tmp_path: Path) -> None:
+    picture, document = tmp_path / "out.png", tmp_path / "out.json"
+    command = ["match", DONKEY, ZEBRA, "--points", "10,20 100,80", "-o", str(picture), "--json", str(document)]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.output
+    assert picture.stat().st_size > 1000
+    matches = json.loads(document.read_text())["matches"]
+    assert [row["source"] for row in matches] == [[10, 20], [100, 80]]
+    assert all(0 <= row["confidence"] <= 1 for row in matches)
+    assert {path.name for path in tmp_path.iterdir()} == {"out.png", "out.json"}
+
+
+def test_match_without_points_chooses_some() -> None:
+    result = CliRunner().invoke(app, ["match", DONKEY, ZEBRA])
+    assert result.exit_code == 0
+    assert len(result.output.strip().splitlines()) == 13
+
+
+def test_existing_file_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "out.png"
+    path.write_text("precious")
+    command = [sys.executable, "-m", "chmnet", "match", DONKEY, ZEBRA, "-o", str(path)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert_one_sentence(result.returncode, result.stderr, "exists already")
+    assert path.read_text() == "precious"
+    assert CliRunner().invoke(app, [*command[3:], "--overwrite"]).exit_code == 0
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["match", "none.png", ZEBRA], "there is no picture none.png"),
+        (["match", DONKEY, str(EXAMPLES)], "is a folder"),
+        (["match", DONKEY, str(REPOSITORY / "LICENSE")], "not a picture"),
+        (["match", DONKEY, ZEBRA, "--points", "1,2,3"], "x,y"),
+        (["match", DONKEY, ZEBRA, "--points", "nan,2"], "finite"),
+        (["match", DONKEY, ZEBRA, "--model", "wonder"], "there is no model 'wonder'"),
+        (["match", DONKEY, ZEBRA, "--model", "none.safetensors"], "there is no weight file"),
+        (["match", DONKEY, ZEBRA, "-o", "out.unknown"], "picture format"),
+        (["match", DONKEY, ZEBRA, "-o", "no/such/folder/out.png"], "cannot write to the folder"),
+        (["convert", "none.pt", "out.safetensors"], "there is no weight file none.pt"),
+        (["convert", str(REPOSITORY / "LICENSE"), "out.safetensors"], "not a file of weights"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_mistakes_are_one_sentence(
+    arguments: list[str], words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["chmnet", *arguments])
+    with pytest.raises(SystemExit) as ending:
+        main()
+    assert_one_sentence(ending.value.code, capsys.readouterr().err, words)
+
+
+def test_unknown_option_and_command_exit_with_2() -> None:
+    assert CliRunner().invoke(app, ["match", DONKEY, ZEBRA, "--nonsense"]).exit_code == 2
+    assert CliRunner().invoke(app, ["nonsense"]).exit_code == 2
+
+
+@pytest.mark.parametrize("text", ["1", "1,2,3", "a,b", "1,2 3"])
+def test_parse_points_refuses(text: str) -> None:
+    with pytest.raises(InputError, match="x,y"):
+        parse_points(text)

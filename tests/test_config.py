@@ -1,0 +1,252 @@
+"""Configurations: presets, types, ranges, TOML in and out."""
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+import jaxtyping
+import pytest
+
+from chmnet.config import PRESETS, BackboneConfig, ModelConfig, TransferConfig
+from chmnet.errors import ConfigError
+
+
+@pytest.fixture
+def _unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the tests' own check of annotations, which would refuse a wrong argument first."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+
+
+def flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested tables as one, with dotted names."""
+    found: dict[str, Any] = {}
+    for name, value in table.items():
+        found |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+    return found
+
+
+def written(folder: Path, content: str | bytes) -> Path:
+    path = folder / "model.toml"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def assert_one_sentence(caught: pytest.ExceptionInfo[ConfigError]) -> None:
+    assert "\n" not in str(caught.value)
+
+
+def test_presets_differ_where_paper_and_code_differ() -> None:
+    paper, reference = (flat(ModelConfig.preset(name).to_dict()) for name in ("paper", "reference"))
+    assert paper.keys() == reference.keys()
+    differences = {name: (paper[name], reference[name]) for name in paper if paper[name] != reference[name]}
+    assert differences == {
+        "backbone.branches": ("shared", "separate"),
+        "transfer.scale_with_grid": (True, False),
+        "rectify": ("before-resize", "after-resize"),
+        "output": ("linear", "softplus"),
+        "mutual_filter": (False, True),
+        "initialisation": ("scaled", "reference"),
+        "loss": ("distance", "squared-distance"),
+    }
+
+
+def test_preset_paper_has_the_papers_numbers() -> None:
+    config = ModelConfig.preset("paper")
+    assert config == ModelConfig.preset() == ModelConfig()
+    assert config.image_size == (240, 240)
+    assert config.scales == (math.sqrt(1 / 2), 1, math.sqrt(2))
+    assert (config.spatial_window, config.scale_window, config.channel_reduction, config.upsample) == (5, 3, 4, 2)
+    assert (config.transfer.gaussian_sigma, config.transfer.sampler_threshold) == (17, 0.1)
+
+
+def test_preset_with_changes_leaves_the_preset_alone() -> None:
+    assert ModelConfig.preset("reference", loss="distance").loss == "distance"
+    assert ModelConfig.preset("reference").loss == "squared-distance"
+
+
+def test_unknown_preset() -> None:
+    with pytest.raises(ConfigError, match=r"unknown preset 'papre'; use one of paper, reference"):
+        ModelConfig.preset("papre")
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        ({"chanels": 1}, r"unknown key 'chanels' in configuration; did you mean 'channels'\?"),
+        ({"zzz": 1}, r"unknown key 'zzz' in configuration; known keys: backbone, .*, upsample"),
+        ({"backbone": {"nome": "resnet18"}}, r"unknown key 'nome' in 'backbone' in .*; did you mean 'name'\?"),
+        ({"channels": True}, r"'channels' in configuration must be of type int, got True"),
+        ({"channels": 1.0}, r"'channels' in configuration must be of type int, got 1.0"),
+        ({"channels": "1"}, r"'channels' in configuration must be of type int, got '1'"),
+        ({"mutual_filter": 1}, r"'mutual_filter' in configuration must be of type bool, got 1"),
+        ({"transfer": {"temperature": True}}, r"'temperature' in 'transfer' .* must be of type float, got True"),
+        ({"transfer": {"temperature": "1"}}, r"'temperature' in 'transfer' .* must be of type float, got '1'"),
+        ({"scales": "1.0"}, r"'scales' in configuration must be a list, got '1.0'"),
+        ({"scales": 1.0}, r"'scales' in configuration must be a list, got 1.0"),
+        ({"image_size": [240.0, 240]}, r"'image_size' in configuration must be of type int, got 240.0"),
+        ({"backbone": {"layers": "layer3"}}, r"'layers' in 'backbone' .* must be a list, got 'layer3'"),
+        ({"backbone": {"layers": [3]}}, r"'layers' in 'backbone' .* must be of type str, got 3"),
+        ({"backbone": "resnet18"}, r"'backbone' in configuration must be a table, got 'resnet18'"),
+        ({"matching": "magic"}, r"'matching' .* must be one of hough, .*, none, got 'magic'"),
+        ({"matching": ["hough"]}, r"'matching' .* must be one of hough, .*, none, got \['hough'\]"),
+        ({"backbone": {"name": "vgg16"}}, r"'name' in 'backbone' .* must be one of resnet18, .*, got 'vgg16'"),
+    ],
+)
+def test_wrong_keys_and_types(data: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence) as caught:
+        ModelConfig.from_dict(data)
+    assert_one_sentence(caught)
+
+
+@pytest.mark.usefixtures("_unchecked")
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        ({"image_size": [240]}, r"image_size must be \(height, width\), got \(240,\)"),
+        ({"image_size": [240, 240, 3]}, r"image_size must be \(height, width\)"),
+        ({"image_size": [0, 240]}, r"image_size must be at least 1, got 0"),
+        ({"image_size": [240, 10_001]}, r"image_size must be at most 10000, got 10001"),
+        ({"spatial_window": 4}, r"spatial_window must be odd, got 4; use 3 or 5"),
+        ({"scale_window": 2}, r"scale_window must be odd, got 2; use 1 or 3"),
+        ({"spatial_window": -1}, r"spatial_window must be at least 1, got -1"),
+        ({"spatial_window": 10_001}, r"spatial_window must be at most 11, got 10001"),
+        ({"channels": 0}, r"channels must be at least 1, got 0"),
+        ({"channels": 1025}, r"channels must be at most 1024, got 1025"),
+        ({"upsample": 0}, r"upsample must be at least 1, got 0"),
+        ({"upsample": 17}, r"upsample must be at most 16, got 17"),
+        ({"channel_reduction": -1}, r"channel_reduction must be at least 0, got -1"),
+        ({"keep_top": -1}, r"keep_top must be at least 0, got -1"),
+        ({"scales": []}, r"scales must be 1 to 9 numbers, got 0"),
+        ({"scales": [1] * 10}, r"scales must be 1 to 9 numbers, got 10"),
+        ({"scales": [0]}, r"scales must be above 0, got 0"),
+        ({"scales": [17]}, r"scales must be at most 16, got 17"),
+        ({"scales": [math.inf]}, r"scales must be a finite number, got inf"),
+        ({"consensus_channels": []}, r"consensus_channels must be 1 to 9 numbers that end with 1, .*, got \[\]"),
+        ({"consensus_channels": [16, 2]}, r"consensus_channels must .* end with 1, .*, got \[16, 2\]"),
+        ({"consensus_channels": [1] * 10}, r"consensus_channels must be 1 to 9 numbers"),
+        ({"consensus_channels": [0, 1]}, r"consensus_channels must be at least 1, got 0"),
+        ({"consensus_channels": [1025, 1]}, r"consensus_channels must be at most 1024, got 1025"),
+        ({"channels": 2, "last_layer": False}, r"channels = 2 needs both Hough layers: .*; use channels = 1"),
+        ({"channels": 2, "matching": "none"}, r"channels = 2 needs both Hough layers"),
+        ({"transfer": {"gaussian_sigma": -1}}, r"gaussian_sigma must be at least 0, got -1"),
+        ({"transfer": {"sampler_threshold": 0}}, r"sampler_threshold must be above 0, got 0"),
+        ({"transfer": {"temperature": 0}}, r"temperature must be above 0, got 0"),
+        ({"transfer": {"temperature": math.nan}}, r"temperature must be a finite number, got nan"),
+    ],
+)
+def test_ranges(data: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence) as caught:
+        ModelConfig.from_dict(data)
+    assert_one_sentence(caught)
+
+
+@pytest.mark.parametrize("value", [2**63, -(10**400), 16**5000], ids=["2^63", "-10^400", "16^5000"])
+@pytest.mark.parametrize("name", ["keep_top", "scales"])
+def test_numbers_beyond_64_bits(name: str, value: int) -> None:
+    with pytest.raises(ConfigError, match=rf"'{name}' in configuration must fit in 64 bits"):
+        ModelConfig.from_dict({name: [value] if name == "scales" else value})
+
+
+@pytest.mark.usefixtures("_unchecked")
+@pytest.mark.parametrize("data", [[1], None, "paper"], ids=str)
+def test_data_that_is_no_table(data: object) -> None:
+    with pytest.raises(ConfigError, match=r"configuration must be a table, got "):
+        ModelConfig.from_dict(data)  # type: ignore[arg-type]
+
+
+def test_limits_themselves_are_allowed() -> None:
+    config = ModelConfig(
+        image_size=(1, 10_000),
+        spatial_window=11,
+        scale_window=1,
+        channels=1024,
+        upsample=16,
+        scales=(16.0,) * 9,
+        consensus_channels=(1024, 1),
+        transfer=TransferConfig(gaussian_sigma=0),
+    )
+    assert ModelConfig.from_dict(config.to_dict()) == config
+
+
+def test_int_stands_for_float() -> None:
+    config = ModelConfig.from_dict({"scales": [1, 2], "transfer": {"temperature": 2}})
+    assert config.scales == (1.0, 2.0)
+    assert all(type(scale) is float for scale in config.scales)
+    assert type(config.transfer.temperature) is float
+
+
+def test_nested_table_keeps_the_other_defaults() -> None:
+    config = ModelConfig.from_dict({"backbone": {"name": "resnet18", "layers": ["layer2", "layer3"]}})
+    assert config.backbone == BackboneConfig("resnet18", layers=("layer2", "layer3"))
+    assert config == ModelConfig(backbone=config.backbone)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_round_trips(name: str, tmp_path: Path) -> None:
+    config = ModelConfig.preset(name)
+    assert ModelConfig.from_dict(config.to_dict()) == config
+    assert ModelConfig.from_toml(written(tmp_path, config.to_toml())) == config
+
+
+def test_round_trip_of_what_differs_from_the_defaults(tmp_path: Path) -> None:
+    config = ModelConfig(
+        backbone=BackboneConfig("resnet50", layers=("layer2", "layer3"), stride_on="conv1", frozen=True),
+        transfer=TransferConfig(gaussian_sigma=1 / 3, sampler="nearest"),
+        scales=(0.1, 1 / 3),
+        consensus_channels=(8, 1),
+    )
+    assert ModelConfig.from_toml(written(tmp_path, config.to_toml())) == config
+
+
+def test_dictionary_is_plain() -> None:
+    table = ModelConfig().to_dict()
+    assert table["image_size"] == [240, 240]
+    assert table["backbone"]["layers"] == []
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("channels = \n", r"model.toml is not valid TOML: .*line 1"),
+        ("channels = 1" + "0" * 5000, r"model.toml is not valid TOML: "),
+        ("scales = " + "[" * 5000, r"model.toml is not valid TOML: "),
+        (b"\x89PNG\r\n\x1a\n\xff\xfe", r"cannot read the configuration .*model.toml: .*utf-8"),
+        ("chanels = 1", r"unknown key 'chanels' in .*model.toml; did you mean 'channels'\?"),
+        ("[transfer]\ntemperature = nan", r"temperature must be a finite number, got nan"),
+    ],
+    ids=["syntax", "digits", "depth", "binary", "key", "nan"],
+)
+def test_broken_files(tmp_path: Path, content: str | bytes, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence) as caught:
+        ModelConfig.from_toml(written(tmp_path, content))
+    assert_one_sentence(caught)
+
+
+def test_missing_file_and_folder(tmp_path: Path) -> None:
+    for path, reason in ((tmp_path / "none.toml", "No such file"), (tmp_path, "Is a directory")):
+        with pytest.raises(ConfigError, match=rf"cannot read the configuration .*: .*{reason}") as caught:
+            ModelConfig.from_toml(path)
+        assert_one_sentence(caught)
+
+
+def test_configurations_cannot_be_assigned() -> None:
+    config = ModelConfig()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.channels = 2  # type: ignore[misc]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.backbone.name = "resnet18"  # type: ignore[misc]
+    assert hash(config) == hash(ModelConfig())
+
+
+def test_replace() -> None:
+    config = ModelConfig()
+    changed = config.replace(keep_top=10, backbone=BackboneConfig("resnet18"))
+    assert (changed.keep_top, changed.backbone.name) == (10, "resnet18")
+    assert config == ModelConfig()
+    with pytest.raises(ConfigError, match=r"unknown key 'keep_topp' in ModelConfig; did you mean 'keep_top'\?"):
+        config.replace(keep_topp=10)
+    with pytest.raises(ConfigError, match=r"'keep_top' in ModelConfig must be of type int, got '10'"):
+        config.replace(keep_top="10")
+    with pytest.raises(ConfigError, match=r"upsample must be at least 1, got 0"):
+        config.replace(upsample=0)
