@@ -28,11 +28,8 @@ def atomic_path(path: str | Path, overwrite: bool = True) -> Iterator[Path]:
         ['numbers.txt']
     """
     path = Path(path)
-    if path.is_dir():
-        raise InputError(f"{path} is a folder; name a file to write")
-    if path.exists() and not overwrite:
-        raise InputError(f"{path} exists already; choose another name or ask for it to be overwritten")
     try:
+        check_writable(path, overwrite)
         handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
     except OSError as error:
         raise InputError(f"cannot write to the folder {path.parent}: {error.strerror}") from None
@@ -46,6 +43,15 @@ def atomic_path(path: str | Path, overwrite: bool = True) -> Iterator[Path]:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def check_writable(path: str | Path, overwrite: bool) -> None:
+    """Refuse a folder, or a file that exists and may not be replaced: better before long work than after it."""
+    path = Path(path)
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; name a file to write")
+    if path.exists() and not overwrite:
+        raise InputError(f"{path} exists already; choose another name or ask for it to be overwritten")
 
 
 def _umask() -> int:

@@ -33,6 +33,8 @@ class _Base:
         Raises:
             ConfigError: an unknown key, a value of the wrong type or out of range.
         """
+        if not isinstance(data, dict):
+            raise ConfigError(f"{where} must be a table, got {data!r}")
         hints = typing.get_type_hints(cls)
         values = {}
         for key, value in data.items():
@@ -56,7 +58,7 @@ class _Base:
             raise ConfigError(f"cannot read the configuration {path}: {error}") from None
         try:
             data = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:  # not only TOMLDecodeError: too many digits, too deep
             raise ConfigError(f"{path} is not valid TOML: {error}") from None
         return cls.from_dict(data, where=str(path))
 
@@ -65,6 +67,12 @@ class _Base:
         import tomli_w
 
         return tomli_w.dumps(self.to_dict())
+
+    def check_choices(self) -> None:
+        """Refuse a value that is not among the choices of its field."""
+        for key, hint in typing.get_type_hints(type(self)).items():
+            if typing.get_origin(hint) is Literal:
+                _convert(getattr(self, key), hint, repr(key))
 
     def replace(self: Config, **changes: Any) -> Config:
         """A copy with some fields changed.
@@ -91,6 +99,11 @@ class BackboneConfig(_Base):
     frozen: bool = False
     """Keep the weights and batch statistics as they are while the rest of the network trains."""
 
+    def __post_init__(self) -> None:
+        self.check_choices()
+        if len(self.layers) > 64:
+            raise ConfigError(f"layers must be at most 64 names, got {len(self.layers)}")
+
 
 @dataclass(frozen=True)
 class TransferConfig(_Base):
@@ -108,6 +121,7 @@ class TransferConfig(_Base):
     """Divides the scores before the softmax; the paper has none (1)."""
 
     def __post_init__(self) -> None:
+        self.check_choices()
         _check_range("gaussian_sigma", self.gaussian_sigma, minimum=0)
         _check_range("sampler_threshold", self.sampler_threshold, above=0)
         _check_range("temperature", self.temperature, above=0)
@@ -153,6 +167,7 @@ class ModelConfig(_Base):
     """Mean Euclidean distance of keypoints (the paper), or its square (the authors' code)."""
 
     def __post_init__(self) -> None:
+        self.check_choices()
         # The upper limits are far beyond use: a configuration may come out of a stranger's weight file.
         if len(self.image_size) != 2:
             raise ConfigError(f"image_size must be (height, width), got {self.image_size}")
@@ -233,6 +248,8 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
         if not isinstance(value, hint):  # type: ignore[arg-type]
             raise ConfigError(f"{where} must be a table, got {value!r}")
         return value
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ConfigError(f"{where} must fit in 64 bits")
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):

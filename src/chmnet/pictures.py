@@ -34,9 +34,7 @@ def open_picture(path: str | Path) -> Image.Image:
             with Image.open(path) as image:
                 width, height = image.size
                 if width * height > MAX_PIXELS:
-                    raise InputError(
-                        f"{path} has {width}×{height} pixels, the limit is {MAX_PIXELS // 10**6} million; make it smaller"
-                    )
+                    raise InputError(f"{path} has {width}×{height} pixels, more than can be read; make it smaller")
                 image.load()
                 return to_rgb(image)
     except InputError:

@@ -1,6 +1,7 @@
 import math
 from itertools import product
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -8,6 +9,7 @@ from torch import Tensor
 from chmnet.config import TransferConfig
 from chmnet.geometry import grid_points
 from chmnet.nn.transfer import dense_flow, match_confidence, sample_grid, soft_argmax, transfer_keypoints
+from chmnet.ops.correlation import exchange
 
 Size = tuple[int, int]
 HALVES = [torch.float16, torch.bfloat16]
@@ -156,6 +158,15 @@ def test_points_outside_go_to_the_nearest_border_point(size: Size, sampler: str,
     torch.testing.assert_close(sample_grid(values, keypoints, config), expected)
 
 
+def test_far_points_keep_their_other_coordinate() -> None:
+    """However far to the right, a point reads the row it is nearest to."""
+    values = grid_points((60, 60), like=torch.zeros(1))[None]
+    rows = values[0, :, 0, 1]
+    y = rows - 0.4 * (rows[1] - rows[0])
+    keypoints = torch.stack([torch.full_like(y, 1e30), y], dim=-1)[None]
+    torch.testing.assert_close(sample_grid(values, keypoints)[0, :, 1], rows)
+
+
 @pytest.mark.parametrize("sampler", ["soft", "nearest"])
 @pytest.mark.parametrize("scale_with_grid", [True, False], ids=["scaled", "fixed"])
 def test_grid_of_one_point(sampler: str, scale_with_grid: bool) -> None:
@@ -192,7 +203,7 @@ def test_transfer_follows_the_matches() -> None:
     torch.testing.assert_close(moved[0], keypoints + torch.tensor([step, 0.0]))
 
 
-@pytest.mark.parametrize("size", [(4, 6), (9, 13), (3, 2), (480, 640)], ids=str)
+@pytest.mark.parametrize("size", [(4, 6), (9, 13), (3, 2), (1, 3), (480, 640)], ids=str)
 def test_identity_flows_nowhere(size: Size) -> None:
     flow = dense_flow(soft_argmax(identity(4, 6)), size)
     assert flow.shape == (1, *size, 2)
@@ -231,6 +242,17 @@ def test_confidence_falls_with_the_distance_in_cells() -> None:
     confidence = match_confidence(correlation)
     expected = torch.tensor([[[1.0, 1.0, 1.0, math.exp(-1 / (2 * 1.5**2))]]])
     torch.testing.assert_close(confidence, expected)
+
+
+@pytest.mark.parametrize("config", [TransferConfig(), TransferConfig(gaussian_sigma=0.0, temperature=0.1)])
+def test_confidence_on_a_line(config: TransferConfig) -> None:
+    correlation = torch.randn(1, 1, 1, 5, 1, 7, dtype=torch.float64)
+    there = soft_argmax(correlation, config)[0, 0, :, 0]
+    back = soft_argmax(exchange(correlation), config)[0, 0, :, 0]
+    returned = np.interp(there, np.linspace(-1, 1, 7), back)
+    miss = torch.from_numpy(returned - np.linspace(-1, 1, 5)) * 2  # four cells from −1 to 1
+    expected = torch.exp(-miss.square() / (2 * 1.5**2))
+    torch.testing.assert_close(match_confidence(correlation, config)[0, 0], expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, *HALVES], ids=str)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from chmnet.atomic import atomic_path, check_writable
 from chmnet.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,7 +39,9 @@ def match(
     `chmnet match horse.png zebra.png --points "20,30 150,80" --json matches.json`
     """
     given = parse_points(points)
-    _refuse_existing([output, json_file], overwrite)
+    for path in (output, json_file):
+        if path is not None:
+            check_writable(path, overwrite)
     from chmnet.matcher import Matcher
     from chmnet.pictures import open_picture
     from chmnet.weights import DEFAULT_MODEL
@@ -70,13 +73,6 @@ def parse_points(text: str) -> Rows:
     return rows
 
 
-def _refuse_existing(paths: list[Path | None], overwrite: bool) -> None:
-    """Find out before the work, not after it."""
-    for path in paths:
-        if path is not None and path.exists() and not overwrite:
-            raise InputError(f"{path} exists already; choose another name or add --overwrite")
-
-
 def _spread_out(matches: "Matches", count: int) -> "Matches":
     """A few of many matches: the surest, then always the one farthest from those already chosen."""
     import numpy as np
@@ -92,7 +88,6 @@ def _spread_out(matches: "Matches", count: int) -> "Matches":
 def _write_drawing(found: "Matches", pictures: "tuple[Image, Image]", output: Path, overwrite: bool) -> None:
     from PIL.Image import registered_extensions
 
-    from chmnet.atomic import atomic_path
     from chmnet.viz import draw_matches
 
     if output.suffix.lower() not in registered_extensions():
@@ -103,8 +98,6 @@ def _write_drawing(found: "Matches", pictures: "tuple[Image, Image]", output: Pa
 
 
 def _write_json(found: "Matches", source: Path, target: Path, model: str, path: Path, overwrite: bool) -> None:
-    from chmnet.atomic import atomic_path
-
     rows = [
         {"source": a, "target": b, "confidence": round(c, 4)}
         for a, b, c in zip(found.source.tolist(), found.target.tolist(), found.confidence.tolist(), strict=True)

@@ -80,7 +80,16 @@ class MatchingHead(nn.Module):
     def forward(
         self, source: Float[Tensor, "b c hs ws"], target: Float[Tensor, "b c ht wt"]
     ) -> Float[Tensor, "b 1 HS WS HT WT"]:
-        """Match two batches of feature maps, on grids ``upsample`` times finer than theirs."""
+        """Match two batches of feature maps, on grids ``upsample`` times finer than theirs.
+
+        Votes are sums of many numbers: under autocast the head keeps the precision of its weights.
+        """
+        with torch.autocast(source.device.type, enabled=False):
+            if parameters := list(self.parameters()):
+                source, target = source.to(parameters[0].dtype), target.to(parameters[0].dtype)
+            return self._match(source, target)
+
+    def _match(self, source: Tensor, target: Tensor) -> Tensor:
         scores = self.vote_over_scales(self.correlate(source, target))
         factor = self.config.upsample
         scores = resize_correlation(
@@ -174,6 +183,8 @@ class CHMNet(nn.Module):
         """
         if images.dim() != 4 or images.shape[1] != 3 or 0 in images.shape[2:]:
             raise InputError(f"images must have the axes b 3 h w, RGB from 0 to 1, got {list(images.shape)}")
+        if not images.is_floating_point():
+            raise InputError(f"images must be floating-point, RGB from 0 to 1, got {images.dtype}; divide by 255")
         if branch not in ("source", "target"):
             raise InputError(f"branch must be source or target, got {branch!r}")
         if branch == "target" and self.target_backbone is not None:
@@ -188,7 +199,7 @@ class CHMNet(nn.Module):
             )
         if self.target_backbone is None and source.shape == target.shape and not self.training:
             both = self.features(torch.cat([source, target]))
-            return self.head(*both.split(len(source)))
+            return self.head(both[: len(source)], both[len(source) :])
         return self.head(self.features(source), self.features(target, branch="target"))
 
     def transfer(

@@ -67,7 +67,7 @@ class HoughMatching(nn.Module):
         """
         with torch.no_grad():
             noise = torch.randn(self.weight.shape, generator=generator).to(self.weight)
-            self.weight.copy_(noise.abs() * 1e-3 * (self.count if scaled else 1))
+            self.weight.copy_(noise.abs() * 1e-3 * (self.count.to(self.weight.device) if scaled else 1))
             if self.bias is not None:
                 self.bias.zero_()
 

@@ -18,7 +18,7 @@ REFERENCE_GRID = 30
 """Side of the grid for which the paper gives σ and τ."""
 
 _FAR = 100.0
-"""Points beyond this are moved here: far outside every grid, and safe to square in any dtype."""
+"""Points beyond this are moved here: far outside every grid, and safe to square."""
 
 CYCLE_SIGMA = 1.5
 """Cells by which there-and-back may miss before confidence falls to exp(−1/2)."""
@@ -70,21 +70,23 @@ def sample_grid(
     picture, or on coarse grids with a fixed τ) the nearest one is taken. A keypoint that is not a number counts
     as the centre of the picture.
     """
+    if values.dtype.itemsize < 4:
+        return sample_grid(values.float(), keypoints.float(), config).to(values.dtype)
     keypoints = keypoints.to(values.dtype).nan_to_num(nan=0.0, posinf=_FAR, neginf=-_FAR).clamp(-_FAR, _FAR)
     height, width = values.shape[1:3]
     dx = keypoints[..., :1] - grid_axis(width, like=values)
     dy = keypoints[..., 1:] - grid_axis(height, like=values)
-    if config.scale_with_grid:  # distances as they would be on the paper's grid
-        dx = dx * ((width - 1) / (REFERENCE_GRID - 1))
-        dy = dy * ((height - 1) / (REFERENCE_GRID - 1))
-    squared = (dy.square()[..., :, None] + dx.square()[..., None, :]).flatten(-2)
-    nearest = F.one_hot(squared.argmin(-1), height * width).to(values.dtype)
-    weights = nearest
+    nearest_cell = dy.abs().argmin(-1) * width + dx.abs().argmin(-1)
+    weights = F.one_hot(nearest_cell, height * width).to(values.dtype)
     if config.sampler == "soft":
+        if config.scale_with_grid:  # distances as they would be on the paper's grid
+            dx = dx * ((width - 1) / (REFERENCE_GRID - 1))
+            dy = dy * ((height - 1) / (REFERENCE_GRID - 1))
+        squared = (dy.square()[..., :, None] + dx.square()[..., None, :]).flatten(-2)
         # The small number is the authors': it rounds off the tip of the cone.
-        weights = (config.sampler_threshold - (squared + 1e-5).sqrt()).clamp(min=0)
-        total = weights.sum(-1, keepdim=True)
-        weights = torch.where(total > 0, weights / total.clamp(min=1e-12), nearest)
+        cone = (config.sampler_threshold - (squared + 1e-5).sqrt()).clamp(min=0)
+        total = cone.sum(-1, keepdim=True)
+        weights = torch.where(total > 0, cone / total.clamp(min=1e-12), weights)
     return weights @ rearrange(values, "b h w k -> b (h w) k")
 
 
@@ -104,10 +106,17 @@ def dense_flow(positions: Float[Tensor, "b hs ws 2"], size: Size) -> Float[Tenso
         positions: position map from :func:`soft_argmax`.
         size: (height, width) of the wanted grid; positions are interpolated, corners aligned.
     """
+    grid = grid_points(size, like=positions)
+    return _sample_positions(positions, grid.expand(len(positions), -1, -1, -1)) - grid
+
+
+def _sample_positions(
+    positions: Float[Tensor, "b hs ws 2"], at: Float[Tensor, "b h w 2"]
+) -> Float[Tensor, "b h w 2"]:
+    """Read a position map bilinearly; ``grid_sample`` has our convention: −1 … 1 from first to last grid point."""
     maps = rearrange(positions, "b h w k -> b k h w")
-    if maps.shape[-2:] != size:
-        maps = F.interpolate(maps, size, mode="bilinear", align_corners=True)
-    return rearrange(maps, "b k h w -> b h w k") - grid_points(size, like=positions)
+    sampled = F.grid_sample(maps, at, mode="bilinear", padding_mode="border", align_corners=True)
+    return rearrange(sampled, "b k h w -> b h w k")
 
 
 def match_confidence(
@@ -119,10 +128,8 @@ def match_confidence(
     ``exp(−d² / (2 · 1.5²))``: near 1 for matches that are each other's, near 0 for those that drift away.
     """
     there = soft_argmax(correlation, config)
-    back = rearrange(soft_argmax(exchange(correlation), config), "b h w k -> b k h w")
-    # grid_sample has the same convention: −1 … 1 from the first to the last grid point.
-    returned = F.grid_sample(back, there, mode="bilinear", padding_mode="border", align_corners=True)
+    back = soft_argmax(exchange(correlation), config)
     size = (there.shape[1], there.shape[2])
-    start = normalised_to_grid(grid_points(size, like=there), size)
-    miss = normalised_to_grid(rearrange(returned, "b k h w -> b h w k"), size) - start
+    start = grid_points(size, like=there)
+    miss = normalised_to_grid(_sample_positions(back, there), size) - normalised_to_grid(start, size)
     return torch.exp(-miss.square().sum(-1) / (2 * CYCLE_SIGMA**2))

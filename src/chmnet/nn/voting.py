@@ -103,8 +103,9 @@ class NeighbourhoodConsensus(nn.Module):
         for inside, outside in zip((1, *channels[:-1]), channels, strict=True):
             bound = 1 / math.sqrt(inside * spatial**4)
             shape = (outside, inside, *[spatial] * 4)
-            self.weights.append(nn.Parameter(torch.empty(shape).uniform_(-bound, bound)))
-            self.biases.append(nn.Parameter(torch.empty(outside).uniform_(-bound, bound)))
+            # Votes in favour, as in the Hough layers: with mixed signs a narrow stack often starts all zero.
+            self.weights.append(nn.Parameter(torch.empty(shape).uniform_(0, bound)))
+            self.biases.append(nn.Parameter(torch.zeros(outside)))
 
     def forward(self, correlation: Float[Tensor, "b 1 hs ws ht wt"]) -> Float[Tensor, "b 1 hs ws ht wt"]:
         """Filter the correlation in both directions and add."""

@@ -113,7 +113,7 @@ def _check(x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
         )
     for size in weight.shape[2:]:
         if size % 2 == 0:
-            raise InputError(f"kernel sizes must be odd, got {size}; use {max(size - 1, 1)} or {size + 1}")
+            raise InputError(f"kernel sizes must be odd, got {size}; use {abs(size - 1)} or {size + 1}")
     if weight.shape[1] != x.shape[1]:
         raise InputError(
             f"weight takes {weight.shape[1]} input channels but x has {x.shape[1]}; make the two equal"

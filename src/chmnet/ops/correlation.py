@@ -24,9 +24,11 @@ def cosine_correlation(
         >>> cosine_correlation(features, features).view(2, 2).tolist()
         [[1.0, 0.0], [0.0, 1.0]]
     """
+    if source.dtype.itemsize < 4:  # dot products of half-precision features overflow
+        return cosine_correlation(source.float(), target.float()).to(source.dtype)
     source_rows, target_columns = rearrange(source, "b c hs ws -> b (hs ws) c"), target.flatten(2)
     lengths = source_rows.norm(dim=2, keepdim=True) * target_columns.norm(dim=1, keepdim=True)
-    cosine = source_rows @ target_columns / lengths.clamp(min=torch.finfo(lengths.dtype).tiny)
+    cosine = source_rows @ target_columns / torch.where(lengths > 0, lengths, 1.0)
     return cosine.unflatten(2, target.shape[2:]).unflatten(1, source.shape[2:]).unsqueeze(1)
 
 
@@ -57,15 +59,15 @@ def resize_correlation(
         >>> resize_correlation(torch.rand(1, 1, 3, 4, 5, 6), (6, 8), (5, 6)).shape
         torch.Size([1, 1, 6, 8, 5, 6])
     """
-    batch, _, *source_shape, height, width = correlation.shape
+    _, channels, *source_shape, height, width = correlation.shape
     if source_size != tuple(source_shape):
         planes = rearrange(correlation, "b c hs ws ht wt -> (b c) (ht wt) hs ws")
         planes = F.interpolate(planes, source_size, mode="bilinear", align_corners=True)
-        correlation = rearrange(planes, "(b c) (ht wt) hs ws -> b c hs ws ht wt", b=batch, ht=height)
+        correlation = rearrange(planes, "(b c) (ht wt) hs ws -> b c hs ws ht wt", c=channels, ht=height)
     if target_size != (height, width):
         planes = rearrange(correlation, "b c hs ws ht wt -> (b c) (hs ws) ht wt")
         planes = F.interpolate(planes, target_size, mode="bilinear", align_corners=True)
-        correlation = rearrange(planes, "(b c) (hs ws) ht wt -> b c hs ws ht wt", b=batch, hs=source_size[0])
+        correlation = rearrange(planes, "(b c) (hs ws) ht wt -> b c hs ws ht wt", c=channels, hs=source_size[0])
     return correlation
 
 
@@ -87,7 +89,7 @@ def mutual_nearest_neighbour_filter(
     best_source = correlation.flatten(-4, -3).max(-3).values[:, :, None, None]
     # Where a whole row is zero its scores are zero too: dividing by anything but zero keeps them so.
     best_target = torch.where(best_target == 0, tiny, best_target)
-    best_source = correlation.flatten(-4, -3).max(-3).values[:, :, None, None]
+    best_source = torch.where(best_source == 0, tiny, best_source)
     return correlation * ((correlation / best_target) * (correlation / best_source))
 
 

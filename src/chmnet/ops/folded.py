@@ -66,14 +66,13 @@ def _sum_over_first_dimension(x: Tensor, weight: Tensor, bias: Tensor | None) ->
     size, taps = x.shape[2], weight.shape[2]
     margin = taps // 2
     padded = F.pad(x, [0, 0] * (x.dim() - 3) + [margin, margin])
-    batch = x.shape[0]
     output = None
     for tap in range(taps):
         slab = rearrange(padded.narrow(2, tap, size), "b c d ... -> (b d) c ...")
         part = conv_nd(slab, weight.select(2, tap), bias if tap == 0 else None)
         output = part if output is None else output + part
     assert output is not None
-    return rearrange(output, "(b d) o ... -> b o d ...", b=batch)
+    return rearrange(output, "(b d) o ... -> b o d ...", d=size)
 
 
 class _Convolution4d(torch.autograd.Function):

@@ -1,8 +1,8 @@
 """Backbone weights: from a file, from the installed weight package, or from a URL with a checked hash."""
 
 import hashlib
+import http.client
 import os
-import pickle
 import urllib.error
 import urllib.request
 from importlib.util import find_spec
@@ -69,16 +69,24 @@ def read_backbone_file(path: Path) -> tuple[dict[str, Tensor], str | None]:
 def read_checkpoint(path: str | Path) -> dict[str, Tensor]:
     """The tensors of a ``torch.save`` file, read without executing anything in it."""
     path = Path(path)
-    if not path.is_file():
-        raise WeightsError(f"there is no weight file {path}")
     try:
+        if not path.is_file():
+            raise WeightsError(f"there is no weight file {path}")
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, OSError) as error:
+    except WeightsError:
+        raise
+    except Exception as error:  # a damaged file makes torch.load raise nearly anything, IndexError included
         first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise WeightsError(f"{path} is not a file of weights that can be read safely: {first_line}") from None
-    if not isinstance(state, dict) or not all(isinstance(tensor, Tensor) for tensor in state.values()):
+    if not isinstance(state, dict) or not all(_is_plain(*item) for item in state.items()):
         raise WeightsError(f"{path} does not hold a plain table of tensors; save the model's state_dict()")
     return dict(state)
+
+
+def _is_plain(name: object, tensor: object) -> bool:
+    if not isinstance(name, str) or not isinstance(tensor, Tensor):
+        return False
+    return tensor.layout == torch.strided and not tensor.is_quantized and not tensor.is_meta
 
 
 def fetch(url: str, sha256: str, folder: Path | None = None) -> Path:
@@ -92,11 +100,16 @@ def fetch(url: str, sha256: str, folder: Path | None = None) -> Path:
     Raises:
         WeightsError: no connection, or the file is not the one that was published.
     """
-    folder = folder or Path(os.environ.get("CHMNET_CACHE", Path.home() / ".cache" / "chmnet"))
+    folder = folder or Path(os.environ.get("CHMNET_CACHE") or Path.home() / ".cache" / "chmnet")
     path = folder / url.rsplit("/", 1)[-1]
+    if path == folder:
+        raise WeightsError(f"cannot download {url!r}: it names no file; use the whole address")
     if path.is_file() and _sha256(path).startswith(sha256):
         return path
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WeightsError(f"cannot make the cache folder {folder}: {error.strerror}; set CHMNET_CACHE") from None
     with atomic_path(path) as temporary:
         try:
             with (
@@ -105,8 +118,16 @@ def fetch(url: str, sha256: str, folder: Path | None = None) -> Path:
             ):
                 while block := answer.read(2**20):
                     file.write(block)
-        except (urllib.error.URLError, TimeoutError, ConnectionError, ValueError) as error:
-            reason = getattr(error, "reason", error)
+        except (
+            urllib.error.URLError,
+            http.client.HTTPException,
+            TimeoutError,
+            ConnectionError,
+            ValueError,
+        ) as error:
+            if isinstance(error, urllib.error.HTTPError):
+                error.close()  # it holds the connection
+            reason = str(getattr(error, "reason", error)).strip()
             raise WeightsError(f"cannot download {url}: {reason}; download it yourself, name its path") from None
         found = _sha256(temporary)
         if not found.startswith(sha256):

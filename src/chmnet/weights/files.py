@@ -12,7 +12,7 @@ from torch import Tensor
 from chmnet import __version__
 from chmnet.atomic import atomic_path
 from chmnet.config import ModelConfig
-from chmnet.errors import ConfigError, WeightsError
+from chmnet.errors import WeightsError
 from chmnet.nn.chmnet import CHMNet
 
 FORMAT = "chmnet-model-1"
@@ -37,7 +37,10 @@ def save_model(
     }
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     with atomic_path(path, overwrite) as temporary:
-        save_file(tensors, temporary, metadata)
+        try:
+            save_file(tensors, temporary, metadata)
+        except SafetensorError as error:  # how safetensors reports a full disk
+            raise WeightsError(f"cannot write {path}: {error}") from None
 
 
 def load_model_file(path: str | Path) -> CHMNet:
@@ -53,12 +56,14 @@ def load_model_file(path: str | Path) -> CHMNet:
             f"{path} is not a chmnet model: its format is {metadata.get('format', 'not given')!r}, expected "
             f"{FORMAT!r}; `chmnet convert` turns the authors' checkpoints into one"
         )
+    if "config" not in metadata:
+        raise WeightsError(f"{path} holds no usable configuration: its metadata has no `config`")
     try:
         config = ModelConfig.from_dict(json.loads(metadata["config"]), where="its configuration")
-    except (KeyError, json.JSONDecodeError, AttributeError, ConfigError) as error:
+        with torch.device("meta"):  # shapes only: nothing is allocated before they are known to fit
+            model = CHMNet(config)
+    except (ValueError, RecursionError) as error:  # broken JSON, or a ConfigError
         raise WeightsError(f"{path} holds no usable configuration: {error}") from None
-    with torch.device("meta"):  # shapes only: nothing is allocated before they are known to fit
-        model = CHMNet(config)
     load_exactly(model, tensors, path)
     return model.eval()
 
@@ -66,9 +71,9 @@ def load_model_file(path: str | Path) -> CHMNet:
 def read_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """All tensors of a safetensors file, and its metadata."""
     path = Path(path)
-    if not path.is_file():
-        raise WeightsError(f"there is no weight file {path}")
     try:
+        if not path.is_file():
+            raise WeightsError(f"there is no weight file {path}")
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
@@ -92,9 +97,10 @@ def load_exactly(module: torch.nn.Module, tensors: dict[str, Tensor], origin: st
                 f"{origin}: {name} has shape {list(tensor.shape)}, expected {list(expected[name].shape)}; "
                 "it belongs to another model"
             )
-        if not tensor.isfinite().all():
+        device = "cpu" if expected[name].is_meta else expected[name].device
+        loaded[name] = tensor.to(device, expected[name].dtype)
+        if not loaded[name].isfinite().all():
             raise WeightsError(f"{origin}: {name} holds values that are not finite; the file is damaged")
-        loaded[name] = tensor.to(expected[name].dtype)
     trainable = {name: parameter.requires_grad for name, parameter in module.named_parameters()}
     module.load_state_dict(loaded, assign=True)
     for name, parameter in module.named_parameters():

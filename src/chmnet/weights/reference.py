@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from chmnet.atomic import check_writable
 from chmnet.config import ModelConfig
 from chmnet.errors import WeightsError
 from chmnet.nn.chmnet import CHMNet
@@ -33,6 +34,7 @@ def convert_reference_checkpoint(source: str | Path, destination: str | Path, ov
     Returns:
         The model that was written.
     """
+    check_writable(destination, overwrite)
     state = {name.removeprefix("module."): tensor for name, tensor in read_checkpoint(source).items()}
     if not any(name.startswith("learner.") for name in state):
         raise WeightsError(f"{source} is not a checkpoint of the authors' CHMNet: it has no learner.* tensors")
@@ -59,12 +61,12 @@ def head_from_reference(state: dict[str, Tensor]) -> dict[str, Tensor]:
         first = [state["learner.chm6d.param"]]
     else:
         names = sorted(name for name in state if name.startswith("learner.chm6d.param."))
-        first = [state[name] for name in names]
+        first = [state[name] for name in names or ["learner.chm6d.param.0"]]
     head = {
         "first.weight": votes_from_reference(first),
-        "first.bias": state["learner.chm6d.bias"].reshape(1),
+        "first.bias": state["learner.chm6d.bias"].flatten(),
         "last.weight": votes_from_reference([state["learner.chm4d.weight"]]),
-        "last.bias": state["learner.chm4d.bias"].reshape(1),
+        "last.bias": state["learner.chm4d.bias"].flatten(),
     }
     for scale in range(3):
         head[f"projections.{scale}.weight"] = state[f"learner.conv2ds.{scale}.weight"]

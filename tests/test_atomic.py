@@ -1,0 +1,102 @@
+"""Files are written whole or not at all."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from chmnet.atomic import atomic_path
+from chmnet.errors import InputError
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_file_appears_when_the_block_ends(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.txt"
+    with atomic_path(str(path)) as temporary:
+        temporary.write_text("1 2 3")
+        assert not path.exists()
+        assert temporary.parent == tmp_path  # the same disk: the change of name is one step
+        assert temporary.suffix == ".txt"  # writers that choose the format by the name choose the same
+    assert path.read_text() == "1 2 3"
+    assert names(tmp_path) == ["numbers.txt"]
+
+
+def test_existing_file_stays_whole_until_it_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.txt"
+    path.write_text("old")
+    with atomic_path(path) as temporary:
+        temporary.write_text("new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+
+
+@pytest.mark.parametrize("error", [RuntimeError("stop"), KeyboardInterrupt()], ids=["error", "interrupt"])
+def test_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path, error: BaseException) -> None:
+    path = tmp_path / "numbers.txt"
+    path.write_text("old")
+
+    def write_half() -> None:
+        with atomic_path(path) as temporary:
+            temporary.write_text("half of the")
+            raise error
+
+    with pytest.raises(type(error)):
+        write_half()
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["numbers.txt"]
+
+
+def test_full_disk_is_one_sentence(tmp_path: Path) -> None:
+    def write_half() -> None:
+        with atomic_path(tmp_path / "numbers.txt") as temporary:
+            temporary.write_text("half of the")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(InputError, match=r"cannot write .*numbers.txt: No space left on device$"):
+        write_half()
+    assert names(tmp_path) == []
+
+
+def test_existing_file_may_be_protected(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.txt"
+    path.write_text("old")
+    with (
+        pytest.raises(InputError, match=r"numbers.txt exists already; choose another name"),
+        atomic_path(path, False),
+    ):
+        pytest.fail("the block must not run")
+    assert path.read_text() == "old"
+    with atomic_path(tmp_path / "new.txt", overwrite=False) as temporary:
+        temporary.write_text("new")
+    assert names(tmp_path) == ["new.txt", "numbers.txt"]
+
+
+def test_folder_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"is a folder; name a file to write"), atomic_path(tmp_path):
+        pytest.fail("the block must not run")
+
+
+def test_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    for parent, reason in ((tmp_path / "none", "No such file or directory"), (file, "Not a directory")):
+        sentence = rf"cannot write to the folder {parent}: {reason}$"
+        with pytest.raises(InputError, match=sentence), atomic_path(parent / "numbers.txt"):
+            pytest.fail("the block must not run")
+
+
+def test_name_that_no_file_system_takes(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="File name too long"), atomic_path(tmp_path / ("n" * 300)):
+        pytest.fail("the block must not run")
+
+
+def test_permissions_are_those_of_an_ordinary_file(tmp_path: Path) -> None:
+    (tmp_path / "ordinary").write_text("")
+    with atomic_path(tmp_path / "atomic") as temporary:
+        temporary.write_text("")
+    modes = [(tmp_path / name).stat().st_mode for name in ("ordinary", "atomic")]
+    assert modes[0] == modes[1]
