@@ -1,5 +1,7 @@
 """The network: features → correlation over scales → vote → best scales → finer grid → vote → correlation."""
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from einops import rearrange
@@ -8,6 +10,7 @@ from torch import Tensor, nn
 
 from chmnet.config import ModelConfig
 from chmnet.errors import ConfigError, InputError
+from chmnet.geometry import Size
 from chmnet.nn.backbones import build_backbone
 from chmnet.nn.hough import HoughMatching
 from chmnet.nn.transfer import transfer_keypoints
@@ -18,6 +21,15 @@ from chmnet.ops.correlation import (
     mutual_nearest_neighbour_filter,
     resize_correlation,
 )
+
+
+class Pyramid(NamedTuple):
+    """Features of a batch of images at several scales."""
+
+    levels: list[Tensor]
+    """``b c h_i w_i`` for each scale."""
+    size: Size
+    """(height, width) of the feature grid itself, to which correlations of all scales are brought."""
 
 
 class MatchingHead(nn.Module):
@@ -84,47 +96,46 @@ class MatchingHead(nn.Module):
 
         Votes are sums of many numbers: under autocast the head keeps the precision of its weights.
         """
-        with torch.autocast(source.device.type, enabled=False):
-            if parameters := list(self.parameters()):
-                source, target = source.to(parameters[0].dtype), target.to(parameters[0].dtype)
-            return self._match(source, target)
+        return self.match(self.pyramid(source), self.pyramid(target))
 
-    def _match(self, source: Tensor, target: Tensor) -> Tensor:
-        scores = self.vote_over_scales(self.correlate(source, target))
-        factor = self.config.upsample
-        scores = resize_correlation(
-            scores,
-            (factor * source.shape[2], factor * source.shape[3]),
-            (factor * target.shape[2], factor * target.shape[3]),
-        )
-        scores = self.last(scores)
-        if self.config.output == "softplus":
-            scores = F.softplus(scores)
-        return mutual_nearest_neighbour_filter(scores) if self.config.mutual_filter else scores
+    def pyramid(self, features: Float[Tensor, "b c h w"]) -> Pyramid:
+        """The features at each scale, with their channels reduced: all that matching needs of an image."""
+        with torch.autocast(features.device.type, enabled=False):
+            if (parameter := next(self.parameters(), None)) is not None:
+                features = features.to(parameter.dtype)
+            levels = []
+            for number, scale in enumerate(self.scales):
+                size = [max(1, round(side * scale)) for side in features.shape[-2:]]
+                level = F.interpolate(features, size, mode="bilinear", align_corners=True)
+                levels.append(self.projections[number](level) if self.projections else level)
+        return Pyramid(levels, (features.shape[2], features.shape[3]))
 
-    def correlate(
-        self, source: Float[Tensor, "b c hs ws"], target: Float[Tensor, "b c ht wt"]
-    ) -> Float[Tensor, "b 1 ss st hs ws ht wt"]:
+    def match(self, source: Pyramid, target: Pyramid) -> Float[Tensor, "b 1 HS WS HT WT"]:
+        """Match two images whose pyramids are known."""
+        with torch.autocast(source.levels[0].device.type, enabled=False):
+            scores = self.vote_over_scales(self.correlate(source, target))
+            factor = self.config.upsample
+            (source_height, source_width), (target_height, target_width) = source.size, target.size
+            scores = resize_correlation(
+                scores,
+                (factor * source_height, factor * source_width),
+                (factor * target_height, factor * target_width),
+            )
+            scores = self.last(scores)
+            if self.config.output == "softplus":
+                scores = F.softplus(scores)
+            return mutual_nearest_neighbour_filter(scores) if self.config.mutual_filter else scores
+
+    def correlate(self, source: Pyramid, target: Pyramid) -> Float[Tensor, "b 1 ss st hs ws ht wt"]:
         """Correlation of all scale pairs (equations 6 and 7), without scales one pair."""
-        source_pyramid, target_pyramid = self.pyramid(source), self.pyramid(target)
-        source_size, target_size = (source.shape[2], source.shape[3]), (target.shape[2], target.shape[3])
         rows = [
-            torch.stack([self._correlate_pair(s, t, source_size, target_size) for t in target_pyramid], dim=2)
-            for s in source_pyramid
+            torch.stack([self._correlate_pair(s, t, source.size, target.size) for t in target.levels], dim=2)
+            for s in source.levels
         ]
         return torch.stack(rows, dim=2)
 
-    def pyramid(self, features: Float[Tensor, "b c h w"]) -> list[Tensor]:
-        """The features at each scale, with their channels reduced by that scale's convolution."""
-        levels = []
-        for number, scale in enumerate(self.scales):
-            size = [max(1, round(side * scale)) for side in features.shape[-2:]]
-            level = F.interpolate(features, size, mode="bilinear", align_corners=True)
-            levels.append(self.projections[number](level) if self.projections else level)
-        return levels
-
     def _correlate_pair(
-        self, source: Tensor, target: Tensor, source_size: tuple[int, int], target_size: tuple[int, int]
+        self, source: Tensor, target: Tensor, source_size: Size, target_size: Size
     ) -> Float[Tensor, "b 1 hs ws ht wt"]:
         scores = cosine_correlation(source, target)
         if self.config.rectify == "before-resize":

@@ -7,7 +7,7 @@ grid, where it lies in the target. Nothing here ever returns NaN for finite scor
 import torch
 import torch.nn.functional as F
 from einops import rearrange
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from torch import Tensor
 
 from chmnet.config import TransferConfig
@@ -117,6 +117,27 @@ def _sample_positions(
     maps = rearrange(positions, "b h w k -> b k h w")
     sampled = F.grid_sample(maps, at, mode="bilinear", padding_mode="border", align_corners=True)
     return rearrange(sampled, "b k h w -> b h w k")
+
+
+def match_scores(
+    correlation: Float[Tensor, "b 1 hs ws ht wt"],
+    source: Float[Tensor, "b n 2"],
+    target: Float[Tensor, "b n 2"],
+) -> Float[Tensor, "b n"]:
+    """Score of each match of two normalised points: the correlation at the nearest pair of grid positions."""
+    height, width = correlation.shape[2:4]
+    rows = _nearest_cell(source, (height, width))
+    columns = _nearest_cell(target, (correlation.shape[4], correlation.shape[5]))
+    matrix = correlation[:, 0].flatten(3).flatten(1, 2)
+    items = torch.arange(len(matrix), device=matrix.device)[:, None]
+    return matrix[items, rows, columns]
+
+
+def _nearest_cell(points: Float[Tensor, "b n 2"], size: Size) -> Int64[Tensor, "b n"]:
+    """Number of the grid point nearest to each point, row by row."""
+    height, width = size
+    x, y = normalised_to_grid(points.double(), size).unbind(-1)
+    return y.round().long().clamp(0, height - 1) * width + x.round().long().clamp(0, width - 1)
 
 
 def match_confidence(
