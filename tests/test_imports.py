@@ -19,7 +19,7 @@ LAYERS: list[set[str]] = [
     {"config", "geometry", "atomic"},
     {"ops", "pictures"},
     {"nn"},
-    {"weights"},
+    {"weights", "features"},
     {"matcher"},
     {"evaluation"},
     {"training"},  # validates with the evaluation
@@ -32,7 +32,7 @@ BASICS = {"errors", "config", "geometry", "atomic", "pictures"}
 ASIDE: dict[str, tuple[set[str], str]] = {
     "data": (BASICS, "evaluation"),
     "metrics": (BASICS | {"data"}, "evaluation"),
-    "viz": (BASICS | {"data", "metrics", "matcher"}, "experiments"),
+    "viz": (BASICS | {"data", "metrics", "matcher"}, "evaluation"),
 }
 
 

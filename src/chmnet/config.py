@@ -20,10 +20,10 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-Config = TypeVar("Config", bound="_Base")
+Config = TypeVar("Config", bound="TomlConfig")
 
 
-class _Base:
+class TomlConfig:
     """Conversion between a dataclass, plain dictionaries and TOML."""
 
     @classmethod
@@ -75,16 +75,20 @@ class _Base:
                 _convert(getattr(self, key), hint, repr(key))
 
     def replace(self: Config, **changes: Any) -> Config:
-        """A copy with some fields changed.
+        """A copy with some fields changed; a dictionary changes single fields of a nested table.
 
         Raises:
             ConfigError: a field does not exist, or its new value has the wrong type.
         """
-        return type(self).from_dict({**vars(self), **changes}, where=type(self).__name__)
+        fields = vars(self)
+        for key, value in changes.items():
+            if isinstance(value, dict) and isinstance(fields.get(key), TomlConfig):
+                changes[key] = fields[key].replace(**value)
+        return type(self).from_dict({**fields, **changes}, where=type(self).__name__)
 
 
 @dataclass(frozen=True)
-class BackboneConfig(_Base):
+class BackboneConfig(TomlConfig):
     """Where features come from."""
 
     name: Literal["resnet18", "resnet34", "resnet50", "resnet101", "efficientnet-lite0"] = "resnet101"
@@ -106,7 +110,7 @@ class BackboneConfig(_Base):
 
 
 @dataclass(frozen=True)
-class TransferConfig(_Base):
+class TransferConfig(TomlConfig):
     """From correlation to positions (section 4.3 of the paper)."""
 
     gaussian_sigma: float = 17.0
@@ -128,7 +132,7 @@ class TransferConfig(_Base):
 
 
 @dataclass(frozen=True)
-class ModelConfig(_Base):
+class ModelConfig(TomlConfig):
     """A whole network. The defaults are the preset ``paper``."""
 
     backbone: BackboneConfig = field(default_factory=BackboneConfig)
@@ -212,6 +216,34 @@ class ModelConfig(_Base):
         if name not in PRESETS:
             raise ConfigError(f"unknown preset {name!r}; use one of {', '.join(PRESETS)}")
         return PRESETS[name].replace(**changes)
+
+
+def parse_changes(words: list[str]) -> dict[str, Any]:
+    """Turn ``key=value`` words into nested values for :meth:`replace` or :meth:`from_dict`.
+
+    A value is read as TOML, and as plain text where it is none.
+
+    Example:
+        >>> parse_changes(["mutual_filter=true", "matching=none", "transfer.temperature=0.01"])
+        {'mutual_filter': True, 'matching': 'none', 'transfer': {'temperature': 0.01}}
+    """
+    changes: dict[str, Any] = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        parts = key.strip().split(".")
+        if not equals or not all(parts):
+            raise ConfigError(f"a change must be written key=value, got {word!r}")
+        try:
+            value = tomllib.loads(f"value = {text}")["value"]
+        except ValueError:
+            value = text.strip()
+        table = changes
+        for part in parts[:-1]:
+            table = table.setdefault(part, {})
+            if not isinstance(table, dict):
+                raise ConfigError(f"{part!r} in {word!r} is a value already, not a table")
+        table[parts[-1]] = value
+    return changes
 
 
 def _check_range(

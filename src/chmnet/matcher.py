@@ -1,6 +1,7 @@
 """Pictures in, matches out, in the pixels of the pictures as a person sees them."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,6 +40,16 @@ class MatchResult:
     target_size: Size
     config: TransferConfig
 
+    @cached_property
+    def positions(self) -> Tensor:
+        """``1 hs ws 2``: where every position of the source grid lies in the target, normalised."""
+        return soft_argmax(self.correlation, self.config)
+
+    @cached_property
+    def confidences(self) -> Tensor:
+        """``1 hs ws``: how far each of them can be trusted, 0 … 1."""
+        return match_confidence(self.correlation, self.config)
+
     def transfer(self, points: ArrayLike) -> Matches:
         """Find points of the source picture in the target picture.
 
@@ -48,33 +59,43 @@ class MatchResult:
         Raises:
             InputError: the points are not finite numbers in rows of two.
         """
-        try:
-            given = np.atleast_2d(np.asarray(points, dtype=np.float64))
-        except (TypeError, ValueError):
-            raise InputError("points must be rows of two numbers (x, y)") from None
-        if given.size == 0:
-            given = given.reshape(0, 2)
-        if given.ndim != 2 or given.shape[1] != 2:
-            raise InputError(f"points must be rows (x, y), got an array of shape {list(given.shape)}")
-        if not np.isfinite(given).all():
-            raise InputError("points must be finite numbers, got NaN or infinity")
-        normalised = pixels_to_normalised(torch.from_numpy(given), self.source_size).float()[None]
-        positions = soft_argmax(self.correlation, self.config)
-        confidence = match_confidence(self.correlation, self.config)[..., None]
-        moved = sample_grid(torch.cat([positions, confidence], dim=-1), normalised, self.config)[0].double()
-        return Matches(given, normalised_to_pixels(moved[:, :2], self.target_size).numpy(), moved[:, 2].numpy())
+        rows = _check_points(points)
+        return Matches(rows, self.locate(rows), self._read(self.confidences[..., None], rows)[:, 0])
+
+    def locate(self, points: ArrayLike) -> np.ndarray:
+        """As :meth:`transfer`, but only the points of the target: half the work."""
+        moved = self._read(self.positions, _check_points(points))
+        return normalised_to_pixels(moved, self.target_size)
+
+    def _read(self, values: Tensor, points: np.ndarray) -> np.ndarray:
+        """Read a map of the source grid at points in pixels."""
+        normalised = pixels_to_normalised(torch.from_numpy(points), self.source_size)
+        return sample_grid(values, normalised.to(values.dtype)[None], self.config)[0].double().numpy()
 
     def matches(self, top: int = 300) -> Matches:
         """The most trustworthy matches of the grid, the best first."""
         if top < 1:
             raise InputError(f"the number of matches must be at least 1, got {top}")
-        positions = soft_argmax(self.correlation, self.config)[0]
-        confidence = match_confidence(self.correlation, self.config)[0].flatten()
+        positions, confidence = self.positions[0], self.confidences.flatten()
         best = confidence.argsort(descending=True, stable=True)[:top]
         grid = grid_points((positions.shape[0], positions.shape[1]), like=positions)
         source = normalised_to_pixels(grid.flatten(0, 1)[best].double(), self.source_size)
         target = normalised_to_pixels(positions.flatten(0, 1)[best].double(), self.target_size)
         return Matches(source.numpy(), target.numpy(), confidence[best].double().numpy())
+
+
+def _check_points(points: ArrayLike) -> np.ndarray:
+    try:
+        rows = np.atleast_2d(np.asarray(points, dtype=np.float64))
+    except (TypeError, ValueError):
+        raise InputError("points must be rows of two numbers (x, y)") from None
+    if rows.size == 0:
+        return rows.reshape(0, 2)
+    if rows.ndim != 2 or rows.shape[1] != 2:
+        raise InputError(f"points must be rows (x, y), got an array of shape {list(rows.shape)}")
+    if not np.isfinite(rows).all():
+        raise InputError("points must be finite numbers, got NaN or infinity")
+    return rows
 
 
 class Matcher:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from chmnet import __version__
-from chmnet.cli import convert, info, match, models
+from chmnet.cli import convert, data, evaluate, info, match, models
 from chmnet.errors import ChmnetError
 
 app = typer.Typer(
@@ -18,9 +18,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("match")(match.match)
+app.command("evaluate")(evaluate.evaluate)
 app.command("models")(models.models)
 app.command("convert")(convert.convert)
 app.command("info")(info.info)
+app.add_typer(data.app, name="data")
 
 
 def _print_version(wanted: bool | None) -> None:

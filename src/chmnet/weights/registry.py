@@ -1,15 +1,16 @@
 """Models known by name."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from chmnet.config import BackboneConfig, ModelConfig, TransferConfig
 from chmnet.errors import WeightsError
 from chmnet.nn.chmnet import CHMNet
-from chmnet.weights.backbones import load_backbone_weights
+from chmnet.weights.backbones import load_backbone_weights, read_backbone_file
 from chmnet.weights.files import load_model_file
 
 DEFAULT_MODEL = "untrained"
@@ -20,61 +21,81 @@ class KnownModel:
     """A model that can be asked for by name."""
 
     description: str
-    build: Callable[[], CHMNet]
+    config: ModelConfig
 
 
-def load_model(model: str | Path = DEFAULT_MODEL) -> CHMNet:
+def load_model(
+    model: str | Path = DEFAULT_MODEL,
+    backbone: str = "",
+    backbone_weights: str | Path = "",
+    changes: Mapping[str, Any] | None = None,
+) -> CHMNet:
     """A model by name, or from a ``.safetensors`` file, ready for inference.
+
+    Args:
+        model: a name from ``MODELS``, or a path.
+        backbone: another backbone for a model that learned nothing, such as ``"resnet50"``.
+        backbone_weights: that backbone's weights: a file, ``"package"`` or ``"published"``.
+        changes: other fields of the configuration, for a model that learned nothing.
 
     Example:
         >>> load_model("nearest-neighbour").config.matching
         'none'
     """
     if str(model) in MODELS:
-        return MODELS[str(model)].build()
-    if Path(model).suffix or Path(model).exists():
-        return load_model_file(model)
-    raise WeightsError(f"there is no model {str(model)!r}; use one of {', '.join(MODELS)}, or a file's path")
+        known = MODELS[str(model)]
+        config = known.config.replace(**(changes or {}))
+        return _build(
+            config.replace(backbone=_choose_backbone(config, backbone, backbone_weights)), backbone_weights
+        )
+    if not (Path(model).suffix or Path(model).exists()):
+        raise WeightsError(f"there is no model {str(model)!r}; use one of {', '.join(MODELS)}, or a file's path")
+    if backbone or backbone_weights or changes:
+        raise WeightsError(f"{model} has its own backbone and configuration; only {', '.join(MODELS)} take others")
+    return load_model_file(model)
+
+
+def _choose_backbone(config: ModelConfig, name: str, weights: str | Path) -> BackboneConfig:
+    if not name:
+        return config.backbone
+    chosen = BackboneConfig.from_dict({"name": name}, where="the backbone")
+    if str(weights) not in ("", "package", "published"):
+        stride_on = read_backbone_file(Path(weights))[1]
+        if stride_on is not None:  # the file says for which of the two places it was made
+            return chosen.replace(stride_on=stride_on)
+    return chosen
+
+
+def _build(config: ModelConfig, weights: str | Path) -> CHMNet:
+    if not weights and config.backbone.name != "efficientnet-lite0":
+        raise WeightsError(
+            f"{config.backbone.name} needs weights: name a file, or `published` to download torchvision's"
+        )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = CHMNet(config)
+    load_backbone_weights(model.backbone, weights or "package")
+    return model.eval()
 
 
 _LITE = BackboneConfig("efficientnet-lite0")
 
-
-def _untrained() -> CHMNet:
-    # Random votes are all in favour: a blur over neighbouring matches. A low temperature makes that usable.
-    return _with_package_backbone(
+MODELS: dict[str, KnownModel] = {
+    "untrained": KnownModel(
+        "EfficientNet-Lite0 backbone; Hough layers not trained yet",
+        # Random votes are all in favour: a blur over neighbouring matches. A low temperature makes that usable.
         ModelConfig(
-            backbone=_LITE,
-            transfer=TransferConfig(temperature=1e-4),
-            channel_reduction=0,
-            mutual_filter=True,
-        )
-    )
-
-
-def _nearest_neighbour() -> CHMNet:
-    return _with_package_backbone(
+            backbone=_LITE, transfer=TransferConfig(temperature=1e-4), channel_reduction=0, mutual_filter=True
+        ),
+    ),
+    "nearest-neighbour": KnownModel(
+        "EfficientNet-Lite0 features, best match of each position, nothing learned",
         ModelConfig(
             backbone=_LITE,
             transfer=TransferConfig(temperature=1 / 200),
             matching="none",
             dimensions="4d-4d",
             channel_reduction=0,
-        )
-    )
-
-
-def _with_package_backbone(config: ModelConfig) -> CHMNet:
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = CHMNet(config)
-    load_backbone_weights(model.backbone, "package")
-    return model.eval()
-
-
-MODELS: dict[str, KnownModel] = {
-    "untrained": KnownModel("EfficientNet-Lite0 backbone; Hough layers not trained yet", _untrained),
-    "nearest-neighbour": KnownModel(
-        "EfficientNet-Lite0 features, best match of each position, nothing learned", _nearest_neighbour
+        ),
     ),
 }

@@ -1,0 +1,177 @@
+"""``chmnet evaluate``: PCK of a model on a data set, and what exactly was measured."""
+
+import hashlib
+import json
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from chmnet.atomic import atomic_path, check_writable
+from chmnet.cli.progress import track
+from chmnet.config import parse_changes
+from chmnet.errors import InputError
+
+if TYPE_CHECKING:
+    from chmnet.data import Pair
+    from chmnet.evaluation import PredictionFile
+    from chmnet.metrics import Protocol
+
+
+def evaluate(
+    dataset: Annotated[str, typer.Option(help="pf-willow, pf-pascal, spair-71k, animal-pose or coco.")],
+    root: Annotated[Path, typer.Option(help="Folder that holds PF-WILLOW, PF-PASCAL and so on.")],
+    split: Annotated[str, typer.Option(help="train, val or test.")] = "test",
+    pair_list: Annotated[
+        Path | None, typer.Option("--pairs", help="Only the pairs of a list from `chmnet data list`.")
+    ] = None,
+    model: Annotated[str, typer.Option(help="Name from `chmnet models`, or a model file.")] = "",
+    backbone: Annotated[str, typer.Option(help="Another backbone for a model without training.")] = "",
+    backbone_weights: Annotated[str, typer.Option(help="Its weights: a file, package or published.")] = "",
+    change: Annotated[
+        list[str] | None, typer.Option("--set", help="Change a model without training: mutual_filter=true.")
+    ] = None,
+    space: Annotated[str, typer.Option(help="resized or original pixels.")] = "",
+    threshold: Annotated[str, typer.Option(help="img, bbox, bbox-kp or bbox-legacy.")] = "",
+    average: Annotated[str, typer.Option(help="pair, keypoint or class.")] = "",
+    alpha: Annotated[list[float] | None, typer.Option(help="Tolerance; may be given several times.")] = None,
+    deduplicate: Annotated[
+        bool, typer.Option("--deduplicate", help="Leave out PF-PASCAL pairs that its training list has too.")
+    ] = False,
+    clutter: Annotated[
+        bool, typer.Option("--clutter", help="Measure robustness to clutter (needs boxes or masks).")
+    ] = False,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the result here.")] = None,
+    predictions: Annotated[
+        Path | None, typer.Option(help="Keep the predictions here; a finished file is scored without the model.")
+    ] = None,
+    report: Annotated[Path | None, typer.Option(help="Write a page (.html) or Markdown (.md) here.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace result files that exist.")] = False,
+) -> None:
+    """Measure a model on a data set. Without options for the protocol, the literature's is used and printed.
+
+    Interrupted, the same command goes on where it stopped.
+
+    Examples:
+
+    `chmnet evaluate --dataset pf-willow --root datasets --model nearest-neighbour`
+
+    `chmnet evaluate --dataset pf-pascal --root datasets --predictions p.jsonl --threshold img --alpha 0.1`
+    """
+    for path in (json_file, report):
+        if path is not None:
+            check_writable(path, overwrite)
+    if report is not None and report.suffix.lower() not in (".html", ".md"):
+        raise InputError(f"a report must end in .html or .md, got {report.name!r}")
+    if deduplicate and dataset != "pf-pascal":
+        raise InputError(f"only pf-pascal has a training list to compare with, got {dataset}")
+    from chmnet import data
+    from chmnet.evaluation import evaluate as score_predictions
+    from chmnet.evaluation import write_report
+
+    protocol = _protocol(dataset, root, split, space, threshold, average, alpha)
+    pairs = data.load_pairs(dataset, root, split) if pair_list is None else data.read_list(pair_list, root)
+    start = time.perf_counter()
+    file = _predictions(
+        pairs, dataset, split, model, backbone, backbone_weights, parse_changes(change or []), clutter, predictions
+    )
+    seconds = time.perf_counter() - start
+    scored = data.deduplicate(pairs, data.training_pairs(root)) if deduplicate else pairs
+    result = score_predictions(scored, file, protocol)
+    result["deduplicated"] = deduplicate
+    result["seconds"] = round(seconds, 2)
+    if json_file is not None:
+        with atomic_path(json_file, overwrite) as temporary:
+            temporary.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    if report is not None:
+        write_report(report, result, scored, file, protocol, overwrite)
+    _print(result)
+    if predictions is None:
+        file.path.unlink(missing_ok=True)
+
+
+def _protocol(
+    dataset: str,
+    root: Path,
+    split: str,
+    space: str,
+    threshold: str,
+    average: str,
+    alphas: list[float] | None,
+) -> "Protocol":
+    """The data set's protocol of the literature, with what was asked for changed."""
+    from chmnet.data import find_dataset
+    from chmnet.metrics import DEFAULT_PROTOCOLS
+
+    find_dataset(dataset, root, split)
+    asked = {"space": space, "threshold": threshold, "average": average, "alphas": alphas}
+    return DEFAULT_PROTOCOLS[dataset].replace(**{key: value for key, value in asked.items() if value})
+
+
+def _predictions(
+    pairs: "list[Pair]",
+    dataset: str,
+    split: str,
+    model: str,
+    backbone: str,
+    backbone_weights: str,
+    changes: dict[str, Any],
+    clutter: bool,
+    path: Path | None,
+) -> "PredictionFile":
+    """A complete file of predictions: one that is there, or made (or finished) now."""
+    from chmnet.evaluation.predict import describe_model, predict
+    from chmnet.evaluation.predictions import Header, PredictionFile, fingerprint
+
+    if path is not None:
+        file = PredictionFile(path)
+        asks_for_model = bool(model or backbone or backbone_weights or changes)
+        if file.complete and not asks_for_model and file.header is not None:
+            known = (file.header.dataset, file.header.split, file.header.pairs_sha256)
+            if known != (dataset, split, fingerprint(pairs)):
+                raise InputError(
+                    f"{path} holds predictions of other pairs ({known[0]}, {known[1]}); name another file"
+                )
+            if not clutter or file.header.clutter:
+                return file
+    from chmnet.weights import DEFAULT_MODEL, load_model
+
+    name = model or DEFAULT_MODEL
+    network = load_model(name, backbone, backbone_weights, changes)
+    header = Header.of(dataset, split, pairs, describe_model(name, network), clutter)
+    if path is None:
+        file = PredictionFile(_unfinished(header))
+    predict(pairs, network, file, header, lambda remaining: track(remaining, "pairs"))
+    return file
+
+
+def _unfinished(header: object) -> Path:
+    """Where the predictions of an unfinished run wait: a name that only the same run has."""
+    folder = Path(os.environ.get("CHMNET_CACHE") or Path.home() / ".cache" / "chmnet") / "unfinished"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"cannot make the folder {folder}: {error.strerror}; name a file with --predictions"
+        ) from None
+    return folder / f"{hashlib.sha256(repr(header).encode()).hexdigest()[:32]}.jsonl"
+
+
+def _print(result: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    left_out = ", pairs of the training list left out" if result["deduplicated"] else ""
+    console.print(f"{result['dataset']} {result['split']}, {result['pairs']} pairs{left_out}", highlight=False)
+    console.print(f"model: {result['model']['name']}", highlight=False)
+    console.print(result["protocol"]["description"], highlight=False, soft_wrap=True)
+    table = Table("class", *(f"PCK@{alpha}" for alpha in result["pck"]), box=None)
+    for name, values in result["per_class"].items():
+        table.add_row(name, *(f"{value:.1f}" for value in values.values()))
+    table.add_row("all", *(f"{value:.1f}" for value in result["pck"].values()), style="bold")
+    console.print(table)
+    if "clutter" in result:
+        console.print(f"clutter: area under precision-recall {result['clutter']['area']:.3f}", highlight=False)

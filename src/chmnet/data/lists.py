@@ -1,0 +1,123 @@
+"""Lists of pairs in a file, so that an evaluation on made pairs can be repeated anywhere.
+
+A list is JSON with one pair a line; images stand in it as paths below the root that they were read from.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from chmnet.atomic import atomic_path
+from chmnet.data.pairs import AnnotatedImage, Pair
+from chmnet.data.reading import (
+    OnProblem,
+    check_same_number,
+    expect,
+    field,
+    find_below,
+    read_all,
+    read_box,
+    read_json,
+    read_rows,
+    stop,
+    with_unique_names,
+)
+from chmnet.errors import InputError
+
+FORMAT = "chmnet pairs 1"
+FIRST_LINE = 2
+"""The line of the first pair in a file that :func:`write_list` wrote."""
+
+
+def write_list(pairs: Sequence[Pair], path: str | Path, root: str | Path, overwrite: bool = False) -> None:
+    """Write pairs to a file that :func:`read_list` reads.
+
+    Raises:
+        InputError: an image does not lie below ``root``, or the file exists already or cannot be written.
+    """
+    lines = [json.dumps(_pair_as_json(pair, Path(root)), ensure_ascii=False) for pair in pairs]
+    text = f'{{"format": "{FORMAT}", "pairs": [\n' + ",\n".join(lines) + "\n]}\n"
+    with atomic_path(path, overwrite) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def read_list(path: str | Path, root: str | Path, on_problem: OnProblem = stop) -> list[Pair]:
+    """The pairs of a file that :func:`write_list` wrote; the images lie below ``root``.
+
+    Raises:
+        InputError: the file or an image is missing or broken; the message names the file and the line.
+    """
+    path = Path(path)
+    document = read_json(path)
+    if document.get("format") != FORMAT:
+        raise InputError(f"{path} is no list of pairs that can be read: 'format' must be {FORMAT!r}")
+    entries = field(document, "pairs", list, str(path))
+    if not entries:
+        raise InputError(f"{path} lists no pairs")
+    folder = _folder(Path(root))
+    numbered = enumerate(entries, start=FIRST_LINE)
+    return with_unique_names(read_all(numbered, lambda item: _read_pair(*item, path, folder), on_problem))
+
+
+def _folder(root: Path) -> Path:
+    """The root of a data set is its folder, or a file in it."""
+    return root.parent if root.is_file() else root
+
+
+def _pair_as_json(pair: Pair, root: Path) -> dict[str, object]:
+    return {
+        "name": pair.name,
+        "category": pair.category,
+        "source": _side_as_json(pair.source, root),
+        "target": _side_as_json(pair.target, root),
+        "keypoint_names": pair.keypoint_names,
+        "flags": dict(pair.flags),
+    }
+
+
+def _side_as_json(side: AnnotatedImage, root: Path) -> dict[str, object]:
+    return {
+        "image": _relative(side.path, root),
+        "keypoints": side.keypoints.tolist(),
+        "box": side.box,
+        "mask": None if side.mask is None else _relative(side.mask, root),
+    }
+
+
+def _relative(path: Path, root: Path) -> str:
+    folder = _folder(root).absolute()  # not resolved: folders of images are often links
+    if not path.absolute().is_relative_to(folder):
+        raise InputError(f"{path} does not lie below {folder}, and cannot stand in a list of its pairs")
+    return path.absolute().relative_to(folder).as_posix()
+
+
+def _read_pair(line: int, value: object, path: Path, folder: Path) -> Pair:
+    origin = f"{path} line {line}"
+    entry = expect(value, dict, "the pair", origin)
+    source, target = (
+        _read_side(field(entry, side, dict, origin), folder, origin) for side in ("source", "target")
+    )
+    check_same_number(source.keypoints, target.keypoints, origin)
+    names = tuple(str(name) for name in field(entry, "keypoint_names", list, origin))
+    if len(names) not in (0, len(source.keypoints)):
+        raise InputError(f"{origin}: {len(names)} names for {len(source.keypoints)} keypoints")
+    flags = field(entry, "flags", dict, origin)
+    return Pair(
+        name=field(entry, "name", str, origin),
+        category=field(entry, "category", str, origin),
+        source=source,
+        target=target,
+        keypoint_names=names,
+        flags={flag: field(flags, flag, int, origin) for flag in flags},
+        origin=origin,
+    )
+
+
+def _read_side(entry: dict[str, object], folder: Path, origin: str) -> AnnotatedImage:
+    box, mask = entry.get("box"), entry.get("mask")
+    return AnnotatedImage(
+        path=find_below([folder], field(entry, "image", str, origin), "image", origin),
+        keypoints=read_rows(entry.get("keypoints"), "'keypoints'", origin),
+        box=None if box is None else read_box(expect(box, list, "'box'", origin), origin),
+        mask=None if mask is None else find_below([folder], expect(mask, str, "'mask'", origin), "mask", origin),
+    )

@@ -1,0 +1,140 @@
+"""Pairs made from annotated images: any two images of a category that show enough of the same keypoints."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from chmnet.data.pairs import AnnotatedImage, Box, Pair
+from chmnet.data.reading import LeftOutError, OnProblem, with_unique_names
+from chmnet.errors import InputError
+from chmnet.geometry import Size
+
+MAX_INSTANCES = 2000
+"""Of a category with more objects a random choice of this many takes part: all against all must fit in memory."""
+
+
+@dataclass(frozen=True, eq=False)
+class Instance:
+    """One object in one image."""
+
+    name: str
+    """Unique within the data set."""
+    category: str
+    path: Path
+    keypoints: np.ndarray
+    """``n`` rows (x, y), float64; NaN where the part cannot be seen."""
+    keypoint_names: tuple[str, ...]
+    """The same for all instances of a category."""
+    box: Box | None = None
+    size: Size | None = None
+    """(height, width) that the data set records for the image."""
+    origin: str = ""
+    """File and entry, for messages."""
+
+
+def without_outside(instance: Instance, on_problem: OnProblem) -> np.ndarray:
+    """The keypoints of an instance; those outside its image become NaN, and are reported.
+
+    Example:
+        >>> cat = Instance("1", "cat", Path("1.jpg"), np.array([[5.0, 5.0], [-3.0, 5.0]]), ("nose", "tail"),
+        ...                size=(10, 10))
+        >>> without_outside(cat, print).tolist()
+        : tail at (-3.0, 5.0) lies outside the image of 10×10 pixels; it is left out
+        [[5.0, 5.0], [nan, nan]]
+    """
+    keypoints = instance.keypoints.copy()
+    if instance.size is None:
+        return keypoints
+    height, width = instance.size
+    for index in np.flatnonzero(outside(keypoints, instance.size)):
+        x, y = keypoints[index]
+        place = f"{instance.keypoint_names[index]} at ({x:.1f}, {y:.1f})"
+        text = f"{place} lies outside the image of {width}×{height} pixels; it is left out"
+        on_problem(LeftOutError(f"{instance.origin}: {text}"))
+        keypoints[index] = np.nan
+    return keypoints
+
+
+def outside(keypoints: np.ndarray, size: Size) -> np.ndarray:
+    """Which of the keypoints lie outside an image of (height, width); its edges are inside, NaN is not outside."""
+    height, width = size
+    return np.any((keypoints < 0) | (keypoints > (width, height)), axis=1)
+
+
+def make_pairs(
+    instances: Sequence[Instance], minimum_common: int = 3, maximum_pairs: int = 1000, seed: int = 0
+) -> list[Pair]:
+    """Pairs between different images of a category, with at least ``minimum_common`` keypoints seen in both.
+
+    The same instances and seed always give the same pairs. The categories get equal shares of
+    ``maximum_pairs``; what one has too few pairs for goes to the others.
+
+    Raises:
+        InputError: no pair can be made, or an argument is not positive.
+    """
+    if minimum_common < 1 or maximum_pairs < 1:
+        raise InputError(
+            f"minimum_common and maximum_pairs must be at least 1, got {minimum_common} and {maximum_pairs}"
+        )
+    generator = np.random.default_rng(seed)
+    groups = list(_by_category(instances, generator))
+    candidates = [_candidates(group, minimum_common) for group in groups]
+    shares = share_out(maximum_pairs, [len(rows) for rows in candidates])
+    pairs = [
+        _make_pair(group[first], group[second])
+        for group, rows, share in zip(groups, candidates, shares, strict=True)
+        for first, second in rows[generator.permutation(len(rows))[:share]]
+    ]
+    if not pairs:
+        raise InputError(
+            f"among {len(instances)} objects no two images of a category share {minimum_common} visible keypoints"
+        )
+    return with_unique_names(pairs)
+
+
+def share_out(total: int, wanted: Sequence[int]) -> list[int]:
+    """Equal shares of ``total``; none gets more than it wants.
+
+    Example:
+        >>> share_out(10, [2, 100, 5])
+        [2, 4, 4]
+    """
+    shares = [0] * len(wanted)
+    order = sorted(range(len(wanted)), key=lambda index: wanted[index])
+    for place, index in enumerate(order):
+        shares[index] = min(wanted[index], total // (len(order) - place))
+        total -= shares[index]
+    return shares
+
+
+def _by_category(instances: Sequence[Instance], generator: np.random.Generator) -> Iterator[list[Instance]]:
+    """The instances of each category in random order, so that either image may become the source."""
+    for category in sorted({instance.category for instance in instances}):
+        members = [instance for instance in instances if instance.category == category]
+        members.sort(key=lambda instance: instance.name)
+        yield [members[index] for index in generator.permutation(len(members))[:MAX_INSTANCES]]
+
+
+def _candidates(group: list[Instance], minimum_common: int) -> np.ndarray:
+    """Indices (first, second) of all pairs that may be made in a group."""
+    visible = np.stack([~np.isnan(instance.keypoints).any(axis=1) for instance in group]).astype(np.float32)
+    numbers = {path: number for number, path in enumerate({instance.path for instance in group})}
+    image = np.array([numbers[instance.path] for instance in group])
+    suitable = (visible @ visible.T >= minimum_common) & (image[:, None] != image)
+    return np.argwhere(np.triu(suitable))
+
+
+def _make_pair(source: Instance, target: Instance) -> Pair:
+    both = ~np.isnan(source.keypoints).any(axis=1) & ~np.isnan(target.keypoints).any(axis=1)
+    names = tuple(name for name, seen in zip(source.keypoint_names, both, strict=True) if seen)
+    sides = [AnnotatedImage(side.path, side.keypoints[both], side.box) for side in (source, target)]
+    return Pair(
+        name=f"{source.name}-{target.name}:{source.category}",
+        category=source.category,
+        source=sides[0],
+        target=sides[1],
+        keypoint_names=names,
+        origin=f"{source.origin} and {target.origin}",
+    )

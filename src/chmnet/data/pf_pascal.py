@@ -1,0 +1,203 @@
+"""PF-PASCAL (Ham et al., 2018): pairs of PASCAL VOC photographs in twenty classes.
+
+The lists are ``trn_pairs.csv``, ``val_pairs.csv`` and ``test_pairs.csv``. Where a list has no keypoints they
+come from the official ``Annotations/<class>/<image>.mat``; without those, the training list takes them from
+``trn_pairs_kps_partial.csv``, and rows that are not there are left out.
+
+Half of the official training rows say ``flip = 1``: both images are to be mirrored. Such a pair keeps the
+coordinates of the files and has the flag ``flip``; :func:`chmnet.data.transforms.load_samples` mirrors it.
+"""
+
+import logging
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from chmnet.data.matlab import read_annotation
+from chmnet.data.pairs import AnnotatedImage, Box, Pair
+from chmnet.data.reading import (
+    OnProblem,
+    Row,
+    check_same_number,
+    dataset_folder,
+    expect,
+    field,
+    find_below,
+    read_all,
+    read_box,
+    read_json,
+    read_points,
+    read_table,
+    shorten,
+    stop,
+    with_unique_names,
+)
+from chmnet.errors import InputError
+
+FOLDER = "PF-PASCAL"
+LISTS = {"train": "trn_pairs.csv", "val": "val_pairs.csv", "test": "test_pairs.csv"}
+SPLITS = tuple(LISTS)
+PARTIAL_LIST = "trn_pairs_kps_partial.csv"
+BOXES = "voc_boxes_300px.json"
+CLASSES = (
+    *("aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable"),
+    *("dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor"),
+)
+"""The class column counts them from 1."""
+IMAGE_COLUMNS = ("source_image", "target_image", "class")
+KEYPOINT_COLUMNS = ("XA", "YA", "XB", "YB")
+
+logger = logging.getLogger(__name__)
+
+
+def load(root: str | Path, split: str = "test", on_problem: OnProblem = stop) -> list[Pair]:
+    """The pairs of one list of ``root/PF-PASCAL``, in its order, repeated rows included.
+
+    Boxes come from the ``.mat`` files where there are any, else from ``voc_boxes_300px.json``.
+
+    Raises:
+        InputError: a file is missing or broken; the message names the file and the line.
+    """
+    folder = dataset_folder(root, FOLDER)
+    path = folder / LISTS[split]
+    rows = read_table(path, IMAGE_COLUMNS)
+    reader = _Reader(folder)
+    keypoints_from: list[tuple[Row, Row | None]]
+    if any(column in rows[0].header for column in KEYPOINT_COLUMNS):
+        read_table(path, KEYPOINT_COLUMNS)  # all four or none
+        keypoints_from = [(row, row) for row in rows]
+    elif reader.annotations is not None:
+        keypoints_from = [(row, None) for row in rows]
+    elif split == "train" and (folder / PARTIAL_LIST).is_file():
+        known = dict(_by_images(read_table(folder / PARTIAL_LIST, IMAGE_COLUMNS + KEYPOINT_COLUMNS), on_problem))
+        keypoints_from = [(row, known[key]) for key, row in _by_images(rows, on_problem) if key in known]
+        logger.info("%s: keypoints for %d of %d rows", path, len(keypoints_from), len(rows))
+    else:
+        raise InputError(f"{path} has no keypoints (columns XA, YA, XB, YB) and there is no {folder}/Annotations")
+    return with_unique_names(read_all(keypoints_from, lambda rows: reader.pair(*rows), on_problem))
+
+
+def training_pairs(root: str | Path) -> set[frozenset[str]]:
+    """The image names of each pair of the official training list, without their order."""
+    rows = read_table(dataset_folder(root, FOLDER) / LISTS["train"], IMAGE_COLUMNS)
+    return {frozenset(PurePosixPath(name).name for name in key[:2]) for key, _ in _by_images(rows, stop)}
+
+
+def _by_images(rows: list[Row], on_problem: OnProblem) -> list[tuple[tuple[str, ...], Row]]:
+    """Rows with what tells which pair they are: a row of the official list and its row of the partial list."""
+
+    def with_key(row: Row) -> tuple[tuple[str, ...], Row]:
+        values = row.values()
+        return tuple(values[column] for column in IMAGE_COLUMNS), row
+
+    return read_all(rows, with_key, on_problem)
+
+
+class _Reader:
+    """What reading a row needs: where things are, and the annotation files read so far."""
+
+    def __init__(self, folder: Path) -> None:
+        nested = folder / "PF-dataset-PASCAL"
+        self.image_folders = [folder / "JPEGImages", nested / "JPEGImages"]
+        self.annotations = next(
+            (path for path in (folder / "Annotations", nested / "Annotations") if path.is_dir()), None
+        )
+        self.boxes_file = folder / BOXES
+        self.boxes = read_json(self.boxes_file) if self.boxes_file.is_file() else {}
+        self.annotation_of: dict[Path, tuple[np.ndarray, Box | None]] = {}
+
+    def pair(self, row: Row, keypoints_from: Row | None) -> Pair:
+        """The pair of a row; its keypoints from that row, or from the annotation files."""
+        values = row.values()
+        category = _read_class(values["class"], row.origin)
+        names = [values["source_image"], values["target_image"]]
+        paths = [self._find_image(name, row.origin) for name in names]
+        if keypoints_from is None:
+            keypoints = self._annotated_keypoints(paths, category, row.origin)
+        else:
+            keypoints = _listed_keypoints(keypoints_from)
+        source, target = (
+            AnnotatedImage(path, points, self._box(path, category, points, row.origin))
+            for path, points in zip(paths, keypoints, strict=True)
+        )
+        flip = _read_flip(values.get("flip", "0"), row.origin)
+        name = f"{paths[0].stem}-{paths[1].stem}:{category}" + (":flip" if flip else "")
+        return Pair(name, category, source, target, flags={"flip": 1} if flip else {}, origin=row.origin)
+
+    def _find_image(self, name: str, origin: str) -> Path:
+        """``PF-dataset-PASCAL/JPEGImages/x.jpg``, wherever the folder of images was put."""
+        plain_name = name.removeprefix("PF-dataset-PASCAL/").removeprefix("JPEGImages/")
+        return find_below(self.image_folders, plain_name, "image", origin)
+
+    def _annotation(self, path: Path, category: str, origin: str) -> tuple[np.ndarray, Box | None] | None:
+        """What the image's own annotation file says, if there are such files."""
+        if self.annotations is None:
+            return None
+        file = find_below([self.annotations], f"{category}/{path.stem}.mat", "annotation", origin)
+        if file not in self.annotation_of:
+            self.annotation_of[file] = read_annotation(file)
+        return self.annotation_of[file]
+
+    def _annotated_keypoints(self, paths: list[Path], category: str, origin: str) -> list[np.ndarray]:
+        """The keypoints that both images show."""
+        found = [self._annotation(path, category, origin) for path in paths]
+        source, target = (annotation[0] for annotation in found if annotation is not None)
+        check_same_number(source, target, origin)
+        both = ~np.isnan(source).any(axis=1) & ~np.isnan(target).any(axis=1)
+        if not both.any():
+            raise InputError(f"{origin}: the two images have no keypoint in common")
+        return [source[both], target[both]]
+
+    def _box(self, path: Path, category: str, keypoints: np.ndarray, origin: str) -> Box | None:
+        annotation = self._annotation(path, category, origin)
+        if annotation is not None and annotation[1] is not None:
+            return annotation[1]
+        if path.name not in self.boxes:
+            return None
+        where = f"{self.boxes_file}: {path.name}"
+        entry = expect(self.boxes[path.name], dict, "the entry", where)
+        objects = [
+            expect(value, list, "each of 'objects'", where) for value in field(entry, "objects", list, where)
+        ]
+        return _fitting_box(
+            [read_box(value[1:], where) for value in objects if value[:1] == [category]], keypoints
+        )
+
+
+def _read_class(text: str, origin: str) -> str:
+    by_number = {str(number): name for number, name in enumerate(CLASSES, start=1)}
+    if text not in by_number:
+        raise InputError(f"{origin}: class must be a whole number from 1 to {len(CLASSES)}, got {shorten(text)}")
+    return by_number[text]
+
+
+def _read_flip(text: str, origin: str) -> bool:
+    if text not in ("0", "1"):
+        raise InputError(f"{origin}: flip must be 0 or 1, got {shorten(text)}")
+    return text == "1"
+
+
+def _listed_keypoints(row: Row) -> list[np.ndarray]:
+    values = row.values()
+    source, target = (
+        read_points(
+            values[f"X{side}"].split(";"), values[f"Y{side}"].split(";"), f"the keypoints {side}", row.origin
+        )
+        for side in "AB"
+    )
+    check_same_number(source, target, row.origin)
+    return [source, target]
+
+
+def _fitting_box(boxes: list[Box], keypoints: np.ndarray) -> Box | None:
+    """The box with most of the keypoints inside; of equals the smallest."""
+    return max(boxes, key=lambda box: (_count_inside(keypoints, box), -_area(box)), default=None)
+
+
+def _count_inside(keypoints: np.ndarray, box: Box) -> int:
+    return int(((keypoints >= box[:2]) & (keypoints <= box[2:])).all(axis=1).sum())
+
+
+def _area(box: Box) -> float:
+    left, top, right, bottom = box
+    return (right - left) * (bottom - top)

@@ -1,0 +1,97 @@
+"""Move the keypoints of every pair with a model; each picture's features are computed once."""
+
+import hashlib
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+
+from chmnet.data.masks import open_mask
+from chmnet.data.pairs import AnnotatedImage, Pair
+from chmnet.errors import InputError
+from chmnet.evaluation.predictions import GridMatches, Header, PredictionFile
+from chmnet.features import FeatureStore
+from chmnet.geometry import Size, grid_points, normalised_to_pixels
+from chmnet.matcher import MatchResult
+from chmnet.metrics import Prediction, inside
+from chmnet.nn.chmnet import CHMNet
+from chmnet.nn.transfer import match_scores, sample_grid
+
+GRID_SIDE = 20
+"""Candidate matches of the clutter measure: a regular grid of this many points a side."""
+
+Item = TypeVar("Item")
+Track = Callable[[Iterable[Item]], Iterable[Item]]
+
+
+def predict(
+    pairs: list[Pair],
+    model: CHMNet,
+    file: PredictionFile,
+    header: Header,
+    track: Callable[[list[Pair]], Iterable[Pair]] = iter,
+) -> int:
+    """Fill a file of predictions; pairs that it has already are left out.
+
+    Args:
+        pairs: all pairs of the run.
+        model: the network, in inference mode.
+        file: where predictions go, one by one.
+        header: what the run is; see :meth:`PredictionFile.start`.
+        track: wraps the list of pairs that remain, for a progress bar.
+
+    Returns:
+        How many pictures went through the backbone.
+    """
+    file.start(header)
+    remaining = [pair for pair in pairs if pair.name not in file.predictions]
+    with FeatureStore(model) as store, torch.inference_mode():
+        for pair in track(remaining):
+            source = store.pyramid(pair.source.path, "source")
+            target = store.pyramid(pair.target.path, "target")
+            sizes = store.size(pair.source.path), store.size(pair.target.path)
+            result = MatchResult(model.head.match(source, target), *sizes, model.config.transfer)
+            prediction = Prediction(pair.name, result.locate(pair.source.keypoints), *sizes)
+            file.add(prediction, _grid_matches(pair, result) if header.clutter else None)
+        return store.computed
+
+
+def _grid_matches(pair: Pair, result: MatchResult) -> GridMatches:
+    """Best match of each point of a regular grid by the model's own transfer, and its score."""
+    grid = grid_points((GRID_SIDE, GRID_SIDE), like=result.correlation).flatten(0, 1)[None]
+    moved = sample_grid(result.positions, grid, result.config)
+    scores = match_scores(result.correlation, grid, moved)[0].float().numpy()
+    source = normalised_to_pixels(grid[0].double().numpy(), result.source_size)
+    target = normalised_to_pixels(moved[0].double().numpy(), result.target_size)
+    return GridMatches(
+        scores,
+        _inside_object(source, pair.source, result.source_size, pair),
+        _inside_object(target, pair.target, result.target_size, pair),
+    )
+
+
+def _inside_object(points: np.ndarray, side: AnnotatedImage, size: Size, pair: Pair) -> np.ndarray:
+    if side.mask is not None:
+        mask = open_mask(side.mask)
+        if mask.shape != size:
+            raise InputError(f"{side.mask} has {mask.shape} pixels, its image {size}; they must be equal")
+        return inside(points, mask)
+    if side.box is None:
+        raise InputError(f"{pair.name} has neither a mask nor a box: the clutter measure needs one")
+    return inside(points, side.box)
+
+
+def describe_model(name: str, model: CHMNet) -> dict[str, Any]:
+    """What identifies a model: its name, configuration, number of parameters and a hash of its weights."""
+    digest = hashlib.sha256()
+    for key, tensor in sorted(model.state_dict().items()):
+        if not key.endswith("num_batches_tracked"):
+            digest.update(key.encode())
+            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return {
+        "name": name,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "weights_sha256": digest.hexdigest(),
+        "config": model.config.to_dict(),
+    }

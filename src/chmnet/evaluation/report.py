@@ -1,0 +1,202 @@
+"""One page about an evaluation: self-contained HTML, or Markdown."""
+
+import base64
+import html
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+from PIL import Image
+
+from chmnet.atomic import atomic_path
+from chmnet.data.pairs import Pair
+from chmnet.evaluation.predictions import PredictionFile
+from chmnet.metrics import Protocol, alpha_key, curve, per_pair
+from chmnet.pictures import open_picture
+from chmnet.viz import draw_errors, plot_pck, plot_precision_recall
+
+PAIRS_SHOWN = 3
+CURVE_ALPHAS = [step / 100 for step in range(1, 21)]
+
+_STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
+table { border-collapse: collapse; margin: 1rem 0; } td, th { padding: .2rem .8rem; text-align: right; }
+td:first-child, th:first-child { text-align: left; } tr:nth-child(even) { background: #f3f3f3; }
+figure { margin: 1rem 0; } img { max-width: 100%; } figcaption { color: #555; }
+"""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Headings and rows of text."""
+
+    headings: list[str]
+    rows: list[list[str]]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An encoded picture and what it shows."""
+
+    data: bytes
+    kind: str
+    caption: str
+
+
+Block = str | Table | Picture
+Section = tuple[str, list[Block]]
+
+
+def write_report(
+    path: Path,
+    result: dict[str, Any],
+    pairs: list[Pair],
+    file: PredictionFile,
+    protocol: Protocol,
+    overwrite: bool = False,
+) -> None:
+    """Write a report, as HTML or Markdown by the ending of ``path``; both carry their pictures inside.
+
+    Args:
+        path: ``.html`` or ``.md``.
+        result: from :func:`chmnet.evaluation.evaluate`.
+        pairs: the pairs that were scored.
+        file: their predictions.
+        protocol: how PCK was computed.
+        overwrite: whether an existing file may be replaced.
+    """
+    title = f"{result['model']['name']} on {result['dataset']} ({result['split']})"
+    sections = list(_sections(result, pairs, file, protocol))
+    text = _as_markdown(title, sections) if path.suffix.lower() == ".md" else _as_html(title, sections)
+    with atomic_path(path, overwrite) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def _sections(
+    result: dict[str, Any], pairs: list[Pair], file: PredictionFile, protocol: Protocol
+) -> Iterator[Section]:
+    alphas = list(result["pck"])
+    rows = [[name, *_numbers(values)] for name, values in result["per_class"].items()]
+    rows.append(["all", *_numbers(result["pck"])])
+    left_out = " Pairs that stand in the training list are left out." if result.get("deduplicated") else ""
+    yield (
+        "Result",
+        [
+            result["protocol"]["description"] + ".",
+            f"{result['pairs']} pairs, {result['keypoints']} keypoints.{left_out}",
+            Table(["class", *(f"PCK@{alpha}" for alpha in alphas)], rows),
+        ],
+    )
+    points = curve(pairs, file.predictions.values(), protocol, CURVE_ALPHAS)
+    figure = plot_pck({result["model"]["name"]: points})
+    yield "PCK over the tolerance", [_plot(figure, "Share of keypoints within α times the protocol's length.")]
+    if "difficulty" in result:
+        rows = [
+            [f"{flag} {level}", str(entry["pairs"]), *_numbers(entry["pck"])]
+            for flag, levels in result["difficulty"].items()
+            for level, entry in levels.items()
+        ]
+        yield "Difficulty", [Table(["annotated as", "pairs", *(f"PCK@{alpha}" for alpha in alphas)], rows)]
+    if "clutter" in result:
+        clutter = result["clutter"]
+        line = list(zip(clutter["recall"], clutter["precision"], strict=True))
+        figure = plot_precision_recall({result["model"]["name"]: line})
+        yield "Robustness to clutter", [_plot(figure, f"Area under the curve: {clutter['area']:.3f}.")]
+    yield from _example_sections(pairs, file, protocol)
+    model = result["model"]
+    facts = [["parameters", str(model["parameters"])], ["weights (SHA-256)", model["weights_sha256"][:16] + "…"]]
+    facts += [[key, str(value)] for key, value in model["config"].items()]
+    yield "Model", [Table(["setting", "value"], facts)]
+
+
+def _example_sections(pairs: list[Pair], file: PredictionFile, protocol: Protocol) -> Iterator[Section]:
+    """Best, median and worst pairs, by the largest α and then by the smaller ones."""
+    by_name = {pair.name: pair for pair in pairs}
+    scores = per_pair(pairs, file.predictions.values(), protocol)
+    order = sorted(
+        scores, key=lambda name: [scores[name][alpha] for alpha in sorted(protocol.alphas, reverse=True)]
+    )
+    middle = max(0, len(order) // 2 - PAIRS_SHOWN // 2)
+    chosen = {
+        "Best pairs": order[::-1][:PAIRS_SHOWN],
+        "Median pairs": order[middle : middle + PAIRS_SHOWN],
+        "Worst pairs": order[:PAIRS_SHOWN],
+    }
+    for title, names in chosen.items():
+        blocks: list[Block] = ["Circles are the truth, crosses the predictions; a line joins the two."]
+        for name in names:
+            pair, prediction = by_name[name], file.predictions[name]
+            drawing = draw_errors(
+                open_picture(pair.source.path),
+                open_picture(pair.target.path),
+                pair.source.keypoints,
+                prediction.points,
+                pair.target.keypoints,
+            )
+            figures = ", ".join(f"{value:.0f} % at {alpha_key(alpha)}" for alpha, value in scores[name].items())
+            blocks.append(Picture(_encoded(drawing), "jpeg", f"{pair.category}, {name}: {figures}"))
+        yield title, blocks
+
+
+def _numbers(values: dict[str, float]) -> list[str]:
+    return [f"{value:.1f}" for value in values.values()]
+
+
+def _plot(figure: Figure, caption: str) -> Picture:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=120, metadata={"Software": None})
+    return Picture(buffer.getvalue(), "png", caption)
+
+
+def _encoded(drawing: Image.Image) -> bytes:
+    buffer = io.BytesIO()
+    drawing.save(buffer, format="JPEG", quality=85)
+    return buffer.getvalue()
+
+
+def _address(picture: Picture) -> str:
+    return f"data:image/{picture.kind};base64,{base64.b64encode(picture.data).decode('ascii')}"
+
+
+def _as_html(title: str, sections: list[Section]) -> str:
+    parts = [f"<h1>{html.escape(title)}</h1>"]
+    for heading, blocks in sections:
+        parts.append(f"<h2>{html.escape(heading)}</h2>")
+        for block in blocks:
+            if isinstance(block, Picture):
+                caption = html.escape(block.caption)
+                image = f'<img alt="{caption}" src="{_address(block)}">'
+                parts.append(f"<figure>{image}<figcaption>{caption}</figcaption></figure>")
+            elif isinstance(block, Table):
+                rows = [_html_row(block.headings, "th"), *(_html_row(row, "td") for row in block.rows)]
+                parts.append(f"<table>{''.join(rows)}</table>")
+            else:
+                parts.append(f"<p>{html.escape(block)}</p>")
+    head = f'<meta charset="utf-8"><title>{html.escape(title)}</title><style>{_STYLE}</style>'
+    return (
+        f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n' + "\n".join(parts) + "\n</body></html>\n"
+    )
+
+
+def _html_row(cells: list[str], tag: str) -> str:
+    return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+
+def _as_markdown(title: str, sections: list[Section]) -> str:
+    parts = [f"# {title}"]
+    for heading, blocks in sections:
+        parts.append(f"## {heading}")
+        for block in blocks:
+            if isinstance(block, Picture):
+                parts.append(f"![{block.caption}]({_address(block)})\n\n{block.caption}")
+            elif isinstance(block, Table):
+                rows = [block.headings, ["---"] * len(block.headings), *block.rows]
+                parts.append(
+                    "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
+                )
+            else:
+                parts.append(block)
+    return "\n\n".join(parts) + "\n"

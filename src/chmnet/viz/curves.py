@@ -1,0 +1,44 @@
+"""Plots: PCK over α, precision over recall."""
+
+from collections.abc import Mapping, Sequence
+
+from matplotlib.figure import Figure
+
+from chmnet.viz.matches import colour
+
+Points = Sequence[tuple[float, float]]
+
+
+def plot_pck(curves: Mapping[str, Points]) -> Figure:
+    """PCK in percent over the tolerance α, a line for each name.
+
+    Example:
+        >>> figure = plot_pck({"nearest neighbour": [(0.05, 20.4), (0.1, 43.5)]})
+        >>> figure.axes[0].get_xlabel()
+        'tolerance α'
+    """
+    figure = _plot(curves, "tolerance α", "PCK (%)")
+    figure.axes[0].set_ylim(0, 100)
+    return figure
+
+
+def plot_precision_recall(curves: Mapping[str, Points]) -> Figure:
+    """Precision over recall, points (recall, precision), a line for each name."""
+    figure = _plot(curves, "recall", "precision")
+    figure.axes[0].set_xlim(0, 1)
+    figure.axes[0].set_ylim(0, 1)
+    return figure
+
+
+def _plot(curves: Mapping[str, Points], x_label: str, y_label: str) -> Figure:
+    figure = Figure(figsize=(5, 3.4), layout="constrained")
+    axes = figure.subplots()
+    for number, (name, points) in enumerate(curves.items()):
+        axes.plot([x for x, _ in points], [y for _, y in points], label=name, color=colour(number), linewidth=2)
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    if len(curves) > 1:
+        axes.legend(frameon=False)
+    return figure

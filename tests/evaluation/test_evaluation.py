@@ -1,0 +1,307 @@
+"""Predict once, score many ways; stop at any moment and go on."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from typer.testing import CliRunner
+
+from chmnet.cli.app import app
+from chmnet.data import Pair, load_pairs
+from chmnet.errors import ChmnetError, InputError, WeightsError
+from chmnet.evaluation import Header, PredictionFile, evaluate, predict
+from chmnet.evaluation.predict import describe_model
+from chmnet.features import FeatureStore
+from chmnet.matcher import Matcher
+from chmnet.metrics import DEFAULT_PROTOCOLS
+from chmnet.nn import CHMNet
+from chmnet.weights import load_model
+
+SMALL = {"image_size": (64, 64)}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A PF-WILLOW tree of four noise pictures and six pairs."""
+    folder = tmp_path_factory.mktemp("data")
+    images = folder / "PF-WILLOW" / "PF-dataset" / "car(G)"
+    images.mkdir(parents=True)
+    generator = np.random.default_rng(0)
+    for number in range(4):
+        Image.fromarray(generator.integers(0, 255, (50 + number, 60, 3), dtype=np.uint8)).save(
+            images / f"{number}.png"
+        )
+    columns = [f"{axis}{side}{n}" for side in "AB" for axis in "XY" for n in range(10)]
+    with (folder / "PF-WILLOW" / "test_pairs.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["imageA", "imageB", *columns])
+        for a in range(4):
+            for b in range(a + 1, 4):
+                names = [f"PF-dataset/car(G)/{n}.png" for n in (a, b)]
+                writer.writerow([*names, *generator.uniform(1, 49, 40)])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pairs(root: Path) -> list[Pair]:
+    return load_pairs("pf-willow", root)
+
+
+@pytest.fixture(scope="module")
+def model() -> CHMNet:
+    return load_model("nearest-neighbour", changes=SMALL)
+
+
+@pytest.fixture
+def header(pairs: list[Pair], model: CHMNet) -> Header:
+    return Header.of("pf-willow", "test", pairs, describe_model("nearest-neighbour", model))
+
+
+def test_each_picture_is_computed_once_and_predictions_are_those_of_single_matches(
+    pairs: list[Pair], model: CHMNet, header: Header, tmp_path: Path
+) -> None:
+    file = PredictionFile(tmp_path / "p.jsonl")
+    assert predict(pairs, model, file, header) == 4
+    matcher = Matcher(model)
+    for pair in pairs:
+        single = matcher.match(pair.source.path, pair.target.path).locate(pair.source.keypoints)
+        np.testing.assert_allclose(file.predictions[pair.name].points, single, atol=1e-4)
+
+
+def test_file_read_again_is_the_same(pairs: list[Pair], model: CHMNet, header: Header, tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    first = PredictionFile(path)
+    predict(pairs, model, first, header)
+    second = PredictionFile(path)
+    assert second.complete
+    protocol = DEFAULT_PROTOCOLS["pf-willow"]
+    assert evaluate(pairs, first, protocol) == evaluate(pairs, second, protocol)
+
+
+@pytest.mark.parametrize("cut", [1, 40, 400])
+def test_goes_on_after_a_line_cut_short(
+    pairs: list[Pair], model: CHMNet, header: Header, tmp_path: Path, cut: int
+) -> None:
+    path = tmp_path / "p.jsonl"
+    predict(pairs, model, PredictionFile(path), header)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-cut])
+    resumed = PredictionFile(path)
+    assert 0 < len(resumed.predictions) < len(pairs)
+    predict(pairs, model, resumed, header)
+    assert path.read_bytes() == whole
+
+
+def test_unfinished_is_not_scored(pairs: list[Pair], header: Header, tmp_path: Path) -> None:
+    file = PredictionFile(tmp_path / "p.jsonl")
+    file.start(header)
+    with pytest.raises(InputError, match="run the evaluation to its end"):
+        evaluate(pairs, file, DEFAULT_PROTOCOLS["pf-willow"])
+
+
+def test_file_of_another_run_is_refused(pairs: list[Pair], model: CHMNet, header: Header, tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    PredictionFile(path).start(header)
+    other = Header.of("pf-willow", "test", pairs[:3], header.model)
+    with pytest.raises(InputError, match=r"another run \(different pairs"):
+        PredictionFile(path).start(other)
+
+
+@pytest.mark.parametrize("content", ["hello\n", "{}\n", '{"format": "chmnet-predictions-1"}\n', "[1]\n", "\x00\n"])
+def test_foreign_file_is_refused(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_text(content)
+    with pytest.raises(InputError, match="not a file of predictions"):
+        PredictionFile(path)
+    assert path.read_text() == content
+
+
+def test_folder_and_unwritable_place_are_refused(tmp_path: Path, header: Header) -> None:
+    with pytest.raises(InputError, match="is a folder"):
+        PredictionFile(tmp_path)
+    with pytest.raises(InputError, match="cannot write the predictions"):
+        PredictionFile(tmp_path / "none" / "p.jsonl").start(header)
+
+
+def test_store_is_bounded_and_overflows_to_disk(pairs: list[Pair], model: CHMNet) -> None:
+    paths = sorted({side.path for pair in pairs for side in (pair.source, pair.target)})
+    with FeatureStore(model) as large, FeatureStore(model, memory_bytes=1) as small:
+        for _ in range(2):
+            for path in paths:
+                expected, stored = large.pyramid(path), small.pyramid(path)
+                assert expected.size == stored.size
+                for one, other in zip(expected.levels, stored.levels, strict=True):
+                    torch.testing.assert_close(one, other, rtol=0, atol=0)
+        assert large.computed == small.computed == len(paths)
+        assert len(small._kept) == 1
+        folder = small._folder
+        assert folder is not None
+        assert len(list(folder.iterdir())) == len(paths)
+    assert not folder.exists()
+
+
+def test_separate_branches_have_features_of_their_own(pairs: list[Pair]) -> None:
+    config = load_model("nearest-neighbour", changes=SMALL).config
+    torch.manual_seed(1)
+    network = CHMNet(config.replace(backbone={"branches": "separate"})).eval()
+    path = pairs[0].source.path
+    with FeatureStore(network) as store:
+        source, target = store.pyramid(path, "source"), store.pyramid(path, "target")
+    assert not torch.equal(source.levels[0], target.levels[0])
+
+
+COMMAND = ["evaluate", "--dataset", "pf-willow", "--model", "nearest-neighbour", "--set", "image_size=[64, 64]"]
+
+
+def run(root: Path, *arguments: str) -> str:
+    result = CliRunner().invoke(app, [*COMMAND, "--root", str(root), *arguments])
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result.output
+
+
+def test_command_prints_the_protocol_and_writes_json(root: Path, tmp_path: Path) -> None:
+    output = run(root, "--json", str(tmp_path / "r.json"), "--alpha", "0.1", "--alpha", "0.2")
+    assert "keypoints' own box (bbox-kp)" in output
+    result = json.loads((tmp_path / "r.json").read_text())
+    assert result.keys() >= {"dataset", "split", "pairs", "protocol", "pck", "per_class", "seconds", "model"}
+    assert result["pairs"] == 6
+    assert result["pck"].keys() == {"0.1", "0.2"}
+    assert 0 <= result["pck"]["0.1"] <= result["pck"]["0.2"] <= 100
+    assert result["protocol"]["threshold"] == "bbox-kp"
+
+
+def test_finished_predictions_are_scored_without_the_model(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    predictions = str(tmp_path / "p.jsonl")
+    run(root, "--predictions", predictions, "--json", str(tmp_path / "a.json"))
+    monkeypatch.setattr("chmnet.weights.load_model", lambda *_: pytest.fail("the model was loaded"))
+    command = ["evaluate", "--dataset", "pf-willow", "--root", str(root), "--predictions", predictions]
+    again = CliRunner().invoke(app, [*command, "--threshold", "bbox-legacy", "--json", str(tmp_path / "b.json")])
+    assert again.exit_code == 0, again.output
+    kp, legacy = (json.loads((tmp_path / name).read_text())["pck"]["0.1"] for name in ("a.json", "b.json"))
+    assert legacy >= kp
+
+
+@pytest.mark.parametrize("ending", ["html", "md"])
+def test_report_is_self_contained(root: Path, tmp_path: Path, ending: str) -> None:
+    report = tmp_path / f"report.{ending}"
+    run(root, "--report", str(report))
+    text = report.read_text()
+    assert "bbox-kp" in text
+    assert "Worst pairs" in text
+    assert text.count("data:image/") == 10  # one curve, three best, three median, three worst
+    assert "http" not in text.replace("data:image", "")
+
+
+def test_killed_and_started_again_gives_the_same_json(root: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "CHMNET_CACHE": str(tmp_path / "cache")}
+    slow = (
+        "import time, chmnet.nn.chmnet as m, chmnet.cli as c\n"
+        "match = m.MatchingHead.match\n"
+        "m.MatchingHead.match = lambda *a: (time.sleep(0.5), match(*a))[1]\n"
+        "c.main()\n"
+    )
+    arguments = [*COMMAND, "--root", str(root)]
+    process = subprocess.Popen(
+        [sys.executable, "-c", slow, *arguments], env=environment, stdout=subprocess.DEVNULL
+    )
+    waiting = tmp_path / "cache" / "unfinished"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        files = list(waiting.glob("*.jsonl")) if waiting.exists() else []
+        if files and files[0].read_bytes().count(b"\n") >= 3:
+            break
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert 3 <= files[0].read_bytes().count(b"\n") < 7
+    results = []
+    for cache, name in (("cache", "resumed.json"), ("fresh", "undisturbed.json")):
+        environment["CHMNET_CACHE"] = str(tmp_path / cache)
+        command = [sys.executable, "-m", "chmnet", *arguments, "--json", str(tmp_path / name)]
+        subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+        results.append(json.loads((tmp_path / name).read_text()))
+        results[-1].pop("seconds")
+    assert results[0] == results[1]
+    assert not list(waiting.iterdir())  # nothing is left of a finished run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--dataset", "wonder"], "there is no data set"),
+        (["--split", "train"], "has no split"),
+        (["--threshold", "bbox"], "box"),
+        (["--threshold", "nonsense"], "'threshold'"),
+        (["--alpha", "5"], "5 % is 0.05"),
+        (["--model", "wonder"], "there is no model"),
+        (["--deduplicate"], "only pf-pascal"),
+        (["--clutter"], "neither a mask nor a box"),
+        (["--report", "r.pdf"], ".html or .md"),
+        (["--set", "nonsense"], "key=value"),
+        (["--set", "matching=maybe"], "must be one of"),
+        (["--backbone", "resnet50"], "needs weights"),
+        (["--backbone", "vgg"], "must be one of"),
+        (["--predictions", "no/such/place/p.jsonl"], "cannot write the predictions"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)
+def test_mistakes(root: Path, tmp_path: Path, arguments: list[str], sentence: str) -> None:
+    os.environ["CHMNET_CACHE"] = str(tmp_path)
+    try:
+        result = CliRunner().invoke(app, [*COMMAND, "--root", str(root), *arguments])
+    finally:
+        del os.environ["CHMNET_CACHE"]
+    assert isinstance(result.exception, ChmnetError), result.output
+    assert sentence in str(result.exception)
+    assert "\n" not in str(result.exception)
+
+
+def test_a_model_file_takes_no_other_backbone() -> None:
+    with pytest.raises(WeightsError, match="its own backbone"):
+        load_model("some.safetensors", backbone="resnet50")
+
+
+@pytest.mark.slow
+def test_nearest_neighbours_of_resnet_50_on_pf_willow(shared: Path, tmp_path: Path) -> None:
+    """The figures measured independently, written at the end of the data sets' README."""
+    expected = {False: ((20.4, 43.5), (26.1, 51.5)), True: ((23.8, 46.3), (30.4, 54.6))}
+    all_pairs = load_pairs("pf-willow", shared / "datasets")
+    weights = shared / "weights" / "resnet50_he_conv4.safetensors"
+    for filtered, figures in expected.items():
+        network = load_model("nearest-neighbour", "resnet50", weights, {"mutual_filter": filtered})
+        file = PredictionFile(tmp_path / f"{filtered}.jsonl")
+        predict(all_pairs, network, file, Header.of("pf-willow", "test", all_pairs, describe_model("nn", network)))
+        for threshold, values in zip(("bbox-kp", "bbox-legacy"), figures, strict=True):
+            protocol = DEFAULT_PROTOCOLS["pf-willow"].replace(threshold=threshold)
+            pck = evaluate(all_pairs, file, protocol)["pck"]
+            assert (pck["0.05"], pck["0.1"]) == pytest.approx(values, abs=0.3)
+
+
+@pytest.mark.slow
+def test_cached_features_make_it_four_times_faster(shared: Path, tmp_path: Path) -> None:
+    every_pair = load_pairs("pf-willow", shared / "datasets")
+    weights = shared / "weights" / "resnet50_he_conv4.safetensors"
+    network = load_model("nearest-neighbour", "resnet50", weights)
+    matcher = Matcher(network)
+    sample = every_pair[::30]
+    start = time.perf_counter()
+    single = {pair.name: matcher.match(pair.source.path, pair.target.path) for pair in sample}
+    points = {pair.name: single[pair.name].locate(pair.source.keypoints) for pair in sample}
+    single_seconds = (time.perf_counter() - start) / len(sample)
+    file = PredictionFile(tmp_path / "p.jsonl")
+    start = time.perf_counter()
+    predict(every_pair, network, file, Header.of("pf-willow", "test", every_pair, {}))
+    assert (time.perf_counter() - start) / len(every_pair) < single_seconds / 4
+    for name, expected in points.items():
+        np.testing.assert_allclose(file.predictions[name].points, expected, atol=1e-4)
