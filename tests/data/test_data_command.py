@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from chmnet.cli import progress
+from chmnet.cli import data, progress
 from chmnet.cli.app import app, main
 
 from . import trees
