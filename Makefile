@@ -11,7 +11,9 @@ help:
 	@echo "make test       all ordinary tests, with lint and type checks before them"
 	@echo "make test-slow  the tests that take long or need the real data sets"
 	@echo "make lint       ruff and mypy only"
-	@echo "make benchmark  speed and memory of the n-dimensional convolution"
+	@echo "make benchmark  speed and memory of the n-dimensional convolution (three minutes)"
+	@echo "make format     let ruff put the code in order"
+	@echo "make clean      remove what make made"
 
 # torch goes first and pinned, so that nothing else pulls in its GPU packages.
 $(SETUP): pyproject.toml constraints.txt
@@ -22,7 +24,6 @@ $(SETUP): pyproject.toml constraints.txt
 
 demo: $(SETUP)
 	@mkdir -p demo
-	@echo "The model's Hough layers are not trained yet: expect rough matches."
 	$(BIN)/chmnet match examples/donkey.png examples/zebra.png --overwrite -o demo/donkey-zebra.png \
 		--points "7,72 5,3 85,44 178,38 70,157 172,153 110,80"
 	$(BIN)/chmnet match examples/european-bear.png examples/black-bear.png --overwrite -o demo/bears.png \

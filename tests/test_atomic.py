@@ -83,7 +83,7 @@ def test_folder_is_no_file(tmp_path: Path) -> None:
 def test_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
-    for parent, reason in ((tmp_path / "none", "No such file or directory"), (file, "Not a directory")):
+    for parent, reason in ((tmp_path / "none", "there is no such folder"), (file, "there is no such folder")):
         sentence = rf"cannot write to the folder {parent}: {reason}$"
         with pytest.raises(InputError, match=sentence), atomic_path(parent / "numbers.txt"):
             pytest.fail("the block must not run")

@@ -8,7 +8,7 @@ from typing import Any
 import jaxtyping
 import pytest
 
-from chmnet.config import PRESETS, BackboneConfig, ModelConfig, TransferConfig
+from chmnet.config import PRESETS, BackboneConfig, ModelConfig, TransferConfig, parse_changes
 from chmnet.errors import ConfigError
 
 
@@ -106,7 +106,7 @@ def test_wrong_keys_and_types(data: dict[str, Any], sentence: str) -> None:
         ({"image_size": [240]}, r"image_size must be \(height, width\), got \(240,\)"),
         ({"image_size": [240, 240, 3]}, r"image_size must be \(height, width\)"),
         ({"image_size": [0, 240]}, r"image_size must be at least 1, got 0"),
-        ({"image_size": [240, 10_001]}, r"image_size must be at most 10000, got 10001"),
+        ({"image_size": [240, 10_001]}, r"image_size must be at most 4096, got 10001"),
         ({"spatial_window": 4}, r"spatial_window must be odd, got 4; use 3 or 5"),
         ({"scale_window": 2}, r"scale_window must be odd, got 2; use 1 or 3"),
         ({"spatial_window": -1}, r"spatial_window must be at least 1, got -1"),
@@ -129,9 +129,9 @@ def test_wrong_keys_and_types(data: dict[str, Any], sentence: str) -> None:
         ({"consensus_channels": [1025, 1]}, r"consensus_channels must be at most 1024, got 1025"),
         ({"channels": 2, "last_layer": False}, r"channels = 2 needs both Hough layers: .*; use channels = 1"),
         ({"channels": 2, "matching": "none"}, r"channels = 2 needs both Hough layers"),
-        ({"transfer": {"gaussian_sigma": -1}}, r"gaussian_sigma must be at least 0, got -1"),
+        ({"transfer": {"gaussian_sigma": -1}}, r"gaussian_sigma must be at least 0.001, got -1"),
         ({"transfer": {"sampler_threshold": 0}}, r"sampler_threshold must be above 0, got 0"),
-        ({"transfer": {"temperature": 0}}, r"temperature must be above 0, got 0"),
+        ({"transfer": {"temperature": 0}}, r"temperature must be at least 1e-06, got 0"),
         ({"transfer": {"temperature": math.nan}}, r"temperature must be a finite number, got nan"),
     ],
 )
@@ -157,7 +157,7 @@ def test_data_that_is_no_table(data: object) -> None:
 
 def test_limits_themselves_are_allowed() -> None:
     config = ModelConfig(
-        image_size=(1, 10_000),
+        image_size=(1, 1000),
         spatial_window=11,
         scale_window=1,
         channels=1024,
@@ -167,6 +167,31 @@ def test_limits_themselves_are_allowed() -> None:
         transfer=TransferConfig(gaussian_sigma=0),
     )
     assert ModelConfig.from_dict(config.to_dict()) == config
+
+
+def test_grid_that_would_not_fit_into_memory() -> None:
+    with pytest.raises(ConfigError, match="make a grid of 1048576 positions"):
+        ModelConfig.from_dict({"image_size": [4096, 4096], "upsample": 4})
+
+
+def test_too_many_layers() -> None:
+    with pytest.raises(ConfigError, match="layers must be at most 64 names, got 65"):
+        BackboneConfig.from_dict({"layers": ["layer3"] * 65})
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [(["nonsense"], "key=value"), (["=1"], "key=value"), (["a=1", "a.b=2"], "is a value already")],
+)
+def test_changes_that_cannot_be_read(words: list[str], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        parse_changes(words)
+
+
+def test_nested_change_keeps_the_rest_of_the_table() -> None:
+    config = ModelConfig().replace(transfer={"temperature": 0.5})
+    assert config.transfer == TransferConfig(temperature=0.5)
+    assert ModelConfig().replace(backbone={"frozen": True}).backbone.name == "resnet101"
 
 
 def test_int_stands_for_float() -> None:

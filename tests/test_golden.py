@@ -32,6 +32,8 @@ Golden = tuple[str, Values, list[str]]
 
 
 def cases() -> list:
+    if "CHMNET_GOLDEN" in os.environ and not FILES:
+        raise FileNotFoundError(f"CHMNET_GOLDEN names {FOLDER}, which holds no *.npz")
     found = []
     for path in FILES:
         with np.load(path) as archive:
@@ -56,7 +58,7 @@ def golden(request: pytest.FixtureRequest) -> Golden:
 def assert_close(actual: Tensor, expected: Tensor, tolerance: float) -> None:
     """Agreement relative to the largest expected value."""
     scale = expected.abs().max().item()
-    torch.testing.assert_close(actual, expected.to(actual), rtol=tolerance, atol=tolerance * scale)
+    torch.testing.assert_close(actual, expected.to(actual), rtol=0, atol=tolerance * scale)
 
 
 def parameters(values: Values, names: list[str], prefix: str) -> dict[str, Tensor]:
@@ -120,7 +122,7 @@ def test_head(golden: Golden) -> None:
         correlation = head(values("head.in.source"), values("head.in.target"))
     expected = values("head.out.correlation.sample0")
     matrix = correlation[0, 0].flatten(2).flatten(0, 1)
-    step = -(-matrix.shape[0] // expected.shape[0])
+    step = 1 if len(matrix) == len(expected) else 7
     assert_close(matrix[::step], expected, 1e-4)
 
 
@@ -197,10 +199,12 @@ def disagreement(field: str, run: Outcome, noisy: list[Outcome], expected: Tenso
     threads instead of one, the authors' own code changes the fourth loss of `iso` by 1.1 %.
     """
     others = torch.stack([getattr(other, field).double() for other in noisy])
-    spread = (others.amax(0) - others.amin(0)).max().item()
-    scale = expected.abs().max().item()
-    error = (getattr(run, field).double() - expected).abs().max().item()
-    return error / (1e-4 * scale + min(3 * spread, 0.05 * scale))
+    spread = others.amax(0) - others.amin(0)
+    # A step that hangs on rounding spoils the steps after it; of a gradient, the worst entry counts.
+    spread = spread.cummax(0).values if field == "losses" else spread.max()
+    scale = expected.abs().max()
+    error = (getattr(run, field).double() - expected).abs()
+    return (error / (1e-4 * scale + (3 * spread).clamp(max=0.05 * scale))).max().item()
 
 
 def test_keypoints(golden: Golden, outcome: tuple[Outcome, list[Outcome]]) -> None:
@@ -224,7 +228,7 @@ def test_four_steps(golden: Golden, outcome: tuple[Outcome, list[Outcome]]) -> N
 
 
 def test_control_without_gaussian_disagrees(golden: Golden, outcome: tuple[Outcome, list[Outcome]]) -> None:
-    """The comparisons can fail: leaving out the kernel G of the transfer is noticed by each of them."""
+    """The comparisons of a training step can fail: leaving out the kernel G of the transfer is noticed."""
     wrong = train(golden, steps=1, gaussian_sigma=0.0)
     values, mask = golden[1], keypoint_mask(golden)
     with pytest.raises(AssertionError, match="not close"):
@@ -232,3 +236,4 @@ def test_control_without_gaussian_disagrees(golden: Golden, outcome: tuple[Outco
     with pytest.raises(AssertionError, match="not close"):
         assert_close(wrong.projection_gradient, values("train.grad.conv2ds.1.weight"), 1e-4)
     assert disagreement("vote_gradient", wrong, outcome[1], values("train.grad.chm4d.weight").flatten()) > 1
+    assert abs(wrong.losses[0] - values("train.losses")[0]) > 1e-4 * values("train.losses")[0]

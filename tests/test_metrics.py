@@ -142,7 +142,7 @@ def construct(**fields: Any) -> None:
 def test_words_that_are_no_choice(name: str, word: str, message: str) -> None:
     with pytest.raises(ConfigError, match=f"'{name}' in Protocol {message}"):
         Protocol().replace(**{name: word})
-    with pytest.raises(ConfigError, match=f"^{name} {message}"):
+    with pytest.raises(ConfigError, match=f"^'{name}' {message}"):
         construct(**{name: word})
 
 

@@ -51,7 +51,9 @@ def check_writable(path: str | Path, overwrite: bool) -> None:
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file to write")
     if path.exists() and not overwrite:
-        raise InputError(f"{path} exists already; choose another name or ask for it to be overwritten")
+        raise InputError(f"{path} exists already; choose another name, or allow overwriting (--overwrite)")
+    if not path.parent.is_dir():
+        raise InputError(f"cannot write to the folder {path.parent}: there is no such folder")
 
 
 def _umask() -> int:

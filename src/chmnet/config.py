@@ -20,6 +20,9 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+MAX_CELLS = 20_000
+"""Largest grid of a configuration: its correlation takes 1.6 GB."""
+
 Config = TypeVar("Config", bound="TomlConfig")
 
 
@@ -68,11 +71,10 @@ class TomlConfig:
 
         return tomli_w.dumps(self.to_dict())
 
-    def check_choices(self) -> None:
-        """Refuse a value that is not among the choices of its field."""
+    def check_types(self) -> None:
+        """Refuse values that do not fit their fields; lists become tuples, dictionaries nested tables."""
         for key, hint in typing.get_type_hints(type(self)).items():
-            if typing.get_origin(hint) is Literal:
-                _convert(getattr(self, key), hint, repr(key))
+            object.__setattr__(self, key, _convert(getattr(self, key), hint, repr(key)))
 
     def replace(self: Config, **changes: Any) -> Config:
         """A copy with some fields changed; a dictionary changes single fields of a nested table.
@@ -104,7 +106,7 @@ class BackboneConfig(TomlConfig):
     """Keep the weights and batch statistics as they are while the rest of the network trains."""
 
     def __post_init__(self) -> None:
-        self.check_choices()
+        self.check_types()
         if len(self.layers) > 64:
             raise ConfigError(f"layers must be at most 64 names, got {len(self.layers)}")
 
@@ -125,10 +127,11 @@ class TransferConfig(TomlConfig):
     """Divides the scores before the softmax; the paper has none (1)."""
 
     def __post_init__(self) -> None:
-        self.check_choices()
-        _check_range("gaussian_sigma", self.gaussian_sigma, minimum=0)
+        self.check_types()
+        if self.gaussian_sigma != 0:
+            _check_range("gaussian_sigma", self.gaussian_sigma, minimum=1e-3)
         _check_range("sampler_threshold", self.sampler_threshold, above=0)
-        _check_range("temperature", self.temperature, above=0)
+        _check_range("temperature", self.temperature, minimum=1e-6)
 
 
 @dataclass(frozen=True)
@@ -140,7 +143,8 @@ class ModelConfig(TomlConfig):
     image_size: tuple[int, int] = (240, 240)
     """(height, width) that pictures are resized to before matching; the network itself takes any size."""
     matching: Literal["hough", "regularised-hough", "consensus", "none"] = "hough"
-    """Learned Hough layers (CHM); the global vote of section 3.1 (RHM); neighbourhood consensus; nothing."""
+    """Learned Hough layers (CHM); the global vote of section 3.1 (RHM); neighbourhood consensus, which always
+    works on one scale and before upsampling; nothing. Fields about Hough layers say nothing for the others."""
     dimensions: Literal["6d-4d", "4d-4d"] = "6d-4d"
     """Whether the first vote runs over positions and scales, or over positions only."""
     first_sharing: Literal["psi", "iso", "full"] = "psi"
@@ -171,12 +175,12 @@ class ModelConfig(TomlConfig):
     """Mean Euclidean distance of keypoints (the paper), or its square (the authors' code)."""
 
     def __post_init__(self) -> None:
-        self.check_choices()
+        self.check_types()
         # The upper limits are far beyond use: a configuration may come out of a stranger's weight file.
         if len(self.image_size) != 2:
             raise ConfigError(f"image_size must be (height, width), got {self.image_size}")
         for side in self.image_size:
-            _check_range("image_size", side, minimum=1, maximum=10_000)
+            _check_range("image_size", side, minimum=1, maximum=4096)
         for name in ("spatial_window", "scale_window"):
             window = getattr(self, name)
             _check_range(name, window, minimum=1, maximum=11)
@@ -184,6 +188,12 @@ class ModelConfig(TomlConfig):
                 raise ConfigError(f"{name} must be odd, got {window}; use {window - 1} or {window + 1}")
         _check_range("channels", self.channels, minimum=1, maximum=1024)
         _check_range("upsample", self.upsample, minimum=1, maximum=16)
+        cells = math.prod(math.ceil(side / 16) * self.upsample for side in self.image_size)
+        if cells > MAX_CELLS:
+            raise ConfigError(
+                f"image_size and upsample make a grid of {cells} positions, more than {MAX_CELLS}; "
+                "all pairs of them would not fit into memory"
+            )
         _check_range("channel_reduction", self.channel_reduction, minimum=0)
         _check_range("keep_top", self.keep_top, minimum=0)
         if not 1 <= len(self.scales) <= 9:

@@ -73,7 +73,9 @@ class FeatureStore:
         picture = open_picture(path)
         self._sizes[path] = (picture.height, picture.width)
         with torch.inference_mode():
-            features = self.model.features(to_tensor(picture, self.model.config.image_size), branch)
+            like = next(self.model.parameters())
+            image = to_tensor(picture, self.model.config.image_size).to(like)
+            features = self.model.features(image, branch)
             self.computed += 1
             return self.model.head.pyramid(features)
 

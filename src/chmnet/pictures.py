@@ -1,4 +1,4 @@
-"""Pictures in: any file or array becomes an upright RGB picture, or one clear sentence why not."""
+"""Pictures in: any file or PIL image becomes an upright RGB picture, or one clear sentence why not."""
 
 import warnings
 from pathlib import Path

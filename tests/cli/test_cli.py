@@ -63,7 +63,7 @@ def test_match_writes_picture_and_json(tmp_path: Path) -> None:
 def test_match_without_points_chooses_some() -> None:
     result = CliRunner().invoke(app, ["match", DONKEY, ZEBRA])
     assert result.exit_code == 0
-    assert len(result.output.strip().splitlines()) == 13
+    assert len(result.stdout.strip().splitlines()) == 13
 
 
 def test_existing_file_is_kept(tmp_path: Path) -> None:
@@ -84,10 +84,15 @@ def test_existing_file_is_kept(tmp_path: Path) -> None:
         (["match", DONKEY, str(EXAMPLES)], "is a folder"),
         (["match", DONKEY, str(REPOSITORY / "LICENSE")], "not a picture"),
         (["match", DONKEY, ZEBRA, "--points", "1,2,3"], "x,y"),
-        (["match", DONKEY, ZEBRA, "--points", "nan,2"], "finite"),
+        (["match", DONKEY, ZEBRA, "--points", "nan,2"], "the point nan,2 lies outside"),
         (["match", DONKEY, ZEBRA, "--model", "wonder"], "there is no model 'wonder'"),
         (["match", DONKEY, ZEBRA, "--model", "none.safetensors"], "there is no weight file"),
         (["match", DONKEY, ZEBRA, "-o", "out.unknown"], "picture format"),
+        (["match", DONKEY, ZEBRA, "-o", "out.psd"], "picture format"),
+        (["match", DONKEY, ZEBRA, "-o", "out.png", "--json", "out.png"], "is an output already"),
+        (["match", DONKEY, ZEBRA, "-o", "out.png", "--json", "no/such/out.json"], "no such folder"),
+        (["match", DONKEY, ZEBRA, "-o", DONKEY, "--overwrite"], "is a picture to match already"),
+        (["match", DONKEY, ZEBRA, "--points", "500,500"], "lies outside"),
         (["match", DONKEY, ZEBRA, "-o", "no/such/folder/out.png"], "cannot write to the folder"),
         (["convert", "none.pt", "out.safetensors"], "there is no weight file none.pt"),
         (["convert", str(REPOSITORY / "LICENSE"), "out.safetensors"], "not a file of weights"),
@@ -101,6 +106,17 @@ def test_mistakes_are_one_sentence(
     with pytest.raises(SystemExit) as ending:
         main()
     assert_one_sentence(ending.value.code, capsys.readouterr().err, words)
+
+
+def test_full_output_is_one_sentence() -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "chmnet", "info"]
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert_one_sentence(result.returncode, result.stderr, "No space left")
+
+
+def test_an_untrained_model_says_so() -> None:
+    assert "not trained" in CliRunner().invoke(app, ["match", DONKEY, ZEBRA]).stderr
 
 
 def test_unknown_option_and_command_exit_with_2() -> None:

@@ -8,7 +8,14 @@ from torch import Tensor
 
 from chmnet.config import TransferConfig
 from chmnet.geometry import grid_points
-from chmnet.nn.transfer import dense_flow, match_confidence, sample_grid, soft_argmax, transfer_keypoints
+from chmnet.nn.transfer import (
+    dense_flow,
+    match_confidence,
+    match_scores,
+    sample_grid,
+    soft_argmax,
+    transfer_keypoints,
+)
 from chmnet.ops.correlation import exchange
 
 Size = tuple[int, int]
@@ -265,3 +272,21 @@ def test_confidence_lies_between_zero_and_one(dtype: torch.dtype) -> None:
     assert (confidence <= 1).all()
     assert confidence.max() > 2 * confidence.min()
     torch.testing.assert_close(confidence.float(), match_confidence(correlation.float()), rtol=0, atol=0.05)
+
+
+@pytest.mark.parametrize("scale", [1e30, 1e35])
+@pytest.mark.parametrize("changes", [{"temperature": 1e-6}, {"gaussian_sigma": 1e-3}, {"gaussian_sigma": 0.0}])
+def test_extreme_scores_and_settings_are_never_nan(scale: float, changes: dict[str, float]) -> None:
+    correlation = torch.randn(1, 1, 3, 4, 4, 3) * scale
+    config = TransferConfig(**changes)
+    assert soft_argmax(correlation, config).isfinite().all()
+    assert match_confidence(correlation, config).isfinite().all()
+
+
+def test_match_scores_read_the_nearest_pair_of_positions() -> None:
+    correlation = torch.arange(2 * 3 * 3 * 2).float().view(1, 1, 2, 3, 3, 2)
+    source = torch.tensor([[[-1.0, -1.0], [1.0, 1.0], [0.1, -0.9], [9.0, 9.0]]])
+    target = torch.tensor([[[-1.0, -1.0], [1.0, 1.0], [-0.8, 0.1], [9.0, 9.0]]])
+    cells = [(0, 0, 0, 0), (1, 2, 2, 1), (0, 1, 1, 0), (1, 2, 2, 1)]
+    expected = torch.stack([correlation[0, 0][cell] for cell in cells])
+    torch.testing.assert_close(match_scores(correlation, source, target), expected[None])

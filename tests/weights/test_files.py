@@ -295,8 +295,15 @@ def test_folder_that_cannot_be_written_to(path: Path, model: CHMNet) -> None:
     for folder in (path.parent / "none", path):
         with pytest.raises(InputError, match=rf"cannot write to the folder {folder}: "):
             save_model(model, folder / "model.safetensors")
+    folder = path.parent / "folder.safetensors"
+    folder.mkdir()
     with pytest.raises(InputError, match="is a folder; name a file to write"):
-        save_model(model, path.parent)
+        save_model(model, folder)
+
+
+def test_other_endings_are_refused(path: Path, model: CHMNet) -> None:
+    with pytest.raises(WeightsError, match=r"must end in .safetensors, got 'model.pt'"):
+        save_model(model, path.parent / "model.pt")
 
 
 # ---------------------------------------------------------------- models by name

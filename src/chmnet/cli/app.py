@@ -48,6 +48,9 @@ def main() -> None:
     except ChmnetError as error:
         typer.echo(f"chmnet: {error}", err=True)
         sys.exit(2)
+    except OSError as error:
+        typer.echo(f"chmnet: {error.strerror or error}", err=True)
+        sys.exit(2)
     except KeyboardInterrupt:
         typer.echo("chmnet: interrupted", err=True)
         sys.exit(130)

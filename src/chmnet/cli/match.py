@@ -21,7 +21,7 @@ def match(
     source: Annotated[Path, typer.Argument(help="Picture whose points are known.")],
     target: Annotated[Path, typer.Argument(help="Picture to find them in.")],
     points: Annotated[
-        str, typer.Option(help='Points of the source in pixels: "x,y x,y …". Default: the 12 surest.')
+        str, typer.Option(help='Points of the source in pixels: "x,y x,y …". Default: a dozen sure ones.')
     ] = "",
     model: Annotated[str, typer.Option(help="Name from `chmnet models`, or a model file.")] = "",
     output: Annotated[
@@ -39,20 +39,25 @@ def match(
     `chmnet match horse.png zebra.png --points "20,30 150,80" --json matches.json`
     """
     given = parse_points(points)
-    for path in (output, json_file):
-        if path is not None:
-            check_writable(path, overwrite)
+    _check_outputs([source, target], [output, json_file], overwrite)
     from chmnet.matcher import Matcher
     from chmnet.pictures import open_picture
-    from chmnet.weights import DEFAULT_MODEL
+    from chmnet.weights import DEFAULT_MODEL, MODELS
 
     pictures = open_picture(source), open_picture(target)
-    result = Matcher(model or DEFAULT_MODEL).match(*pictures)
+    for x, y in given:
+        if not (0 <= x <= pictures[0].width and 0 <= y <= pictures[0].height):
+            size = f"{pictures[0].width}×{pictures[0].height}"
+            raise InputError(f"the point {x:g},{y:g} lies outside {source}, which has {size} pixels")
+    name = model or DEFAULT_MODEL
+    result = Matcher(name).match(*pictures)
+    if name in MODELS and MODELS[name].note:
+        typer.echo(f"chmnet: {MODELS[name].note}", err=True)
     found = result.transfer(given) if given else _spread_out(result.matches(top=300), count=12)
     if output is not None:
         _write_drawing(found, pictures, output, overwrite)
     if json_file is not None:
-        _write_json(found, source, target, model or DEFAULT_MODEL, json_file, overwrite)
+        _write_json(found, source, target, name, json_file, overwrite)
     _print_table(found)
 
 
@@ -73,25 +78,39 @@ def parse_points(text: str) -> Rows:
     return rows
 
 
+def _check_outputs(inputs: list[Path], outputs: list[Path | None], overwrite: bool) -> None:
+    """Find out before the work, not after it, what cannot or should not be written."""
+    taken = {path.resolve(): "a picture to match" for path in inputs}
+    for path in outputs:
+        if path is None:
+            continue
+        if path.resolve() in taken:
+            raise InputError(f"{path} is {taken[path.resolve()]} already; choose another name")
+        taken[path.resolve()] = "an output"
+        check_writable(path, overwrite)
+    picture = outputs[0]
+    if picture is not None:
+        from PIL.Image import SAVE, registered_extensions
+
+        if registered_extensions().get(picture.suffix.lower()) not in SAVE:
+            raise InputError(f"cannot tell the picture format from {picture.name!r}; end the name in .png or .jpg")
+
+
 def _spread_out(matches: "Matches", count: int) -> "Matches":
-    """A few of many matches: the surest, then always the one farthest from those already chosen."""
+    """A few of the sure matches: the surest, then always the one farthest from those already chosen."""
     import numpy as np
 
-    sure = matches.source[: max(count, len(matches.source) // 2)]
+    sure = matches.source[: max(count, int((matches.confidence >= 0.5).sum()))]
     chosen = [0]
     while len(chosen) < min(count, len(sure)):
         distances = np.linalg.norm(sure[:, None] - sure[chosen], axis=-1).min(axis=1)
         chosen.append(int(distances.argmax()))
-    return type(matches)(*(values[chosen] for values in matches))
+    return type(matches)(*(values[sorted(chosen)] for values in matches))
 
 
 def _write_drawing(found: "Matches", pictures: "tuple[Image, Image]", output: Path, overwrite: bool) -> None:
-    from PIL.Image import registered_extensions
-
     from chmnet.viz import draw_matches
 
-    if output.suffix.lower() not in registered_extensions():
-        raise InputError(f"cannot tell the picture format from {output.name!r}; end the name in .png or .jpg")
     drawing = draw_matches(*pictures, found.source, found.target)
     with atomic_path(output, overwrite) as temporary:
         drawing.save(temporary)

@@ -51,7 +51,7 @@ def predict(
             source = store.pyramid(pair.source.path, "source")
             target = store.pyramid(pair.target.path, "target")
             sizes = store.size(pair.source.path), store.size(pair.target.path)
-            result = MatchResult(model.head.match(source, target), *sizes, model.config.transfer)
+            result = MatchResult(model.head.match(source, target).cpu(), *sizes, model.config.transfer)
             prediction = Prediction(pair.name, result.locate(pair.source.keypoints), *sizes)
             file.add(prediction, _grid_matches(pair, result) if header.clutter else None)
         return store.computed

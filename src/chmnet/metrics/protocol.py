@@ -7,7 +7,7 @@ PCK at α = 0.05, 0.1 in 240×240 px (resized), threshold α × longer side of t
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from chmnet.config import TomlConfig
 from chmnet.errors import ConfigError
@@ -60,10 +60,7 @@ class Protocol(TomlConfig):
     """(height, width) of the resized space."""
 
     def __post_init__(self) -> None:
-        for name, choices in (("space", Space), ("threshold", Threshold), ("average", Average)):
-            if getattr(self, name) not in get_args(choices):
-                known = ", ".join(get_args(choices))
-                raise ConfigError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
+        self.check_types()
         if not self.alphas or len(set(self.alphas)) < len(self.alphas):
             raise ConfigError(f"alphas must be one or more different numbers, got {list(self.alphas)}")
         for alpha in self.alphas:

@@ -4,6 +4,7 @@ from chmnet.nn.backbones import Backbone, EfficientNetLite0, ResNet, build_backb
 from chmnet.nn.chmnet import CHMNet, MatchingHead
 from chmnet.nn.hough import HoughMatching
 from chmnet.nn.sharing import TapGroups, tap_groups
+from chmnet.nn.transfer import dense_flow, match_confidence, match_scores, soft_argmax, transfer_keypoints
 from chmnet.nn.voting import NeighbourhoodConsensus, RegularisedHoughMatching
 
 __all__ = [
@@ -17,5 +18,10 @@ __all__ = [
     "ResNet",
     "TapGroups",
     "build_backbone",
+    "dense_flow",
+    "match_confidence",
+    "match_scores",
+    "soft_argmax",
     "tap_groups",
+    "transfer_keypoints",
 ]

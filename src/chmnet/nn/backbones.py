@@ -144,6 +144,8 @@ class ResNet(Backbone):
         stride_on: str = "conv2",
         frozen: bool = False,
     ) -> None:
+        if name not in self.depths or stride_on not in ("conv1", "conv2"):
+            raise ConfigError(f"a ResNet is one of {', '.join(self.depths)} with its stride on conv1 or conv2")
         self.bottleneck = name in ("resnet50", "resnet101")
         super().__init__(layers, frozen)
         self.name, self.stride_on = name, stride_on

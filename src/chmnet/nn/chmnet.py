@@ -124,7 +124,8 @@ class MatchingHead(nn.Module):
             scores = self.last(scores)
             if self.config.output == "softplus":
                 scores = F.softplus(scores)
-            return mutual_nearest_neighbour_filter(scores) if self.config.mutual_filter else scores
+            # The filter is for scores that are not negative; a vote against is no match at all.
+            return mutual_nearest_neighbour_filter(scores.relu()) if self.config.mutual_filter else scores
 
     def correlate(self, source: Pyramid, target: Pyramid) -> Float[Tensor, "b 1 ss st hs ws ht wt"]:
         """Correlation of all scale pairs (equations 6 and 7), without scales one pair."""
@@ -165,7 +166,7 @@ class CHMNet(nn.Module):
     """Convolutional Hough matching network: two images in, the correlation of their positions out.
 
     Args:
-        config: see :class:`chmnet.config.ModelConfig`; the default is the preset ``paper``.
+        config: see :class:`chmnet.config.ModelConfig`, or the name of a preset.
 
     Weights are random; :func:`chmnet.load_model` loads trained ones.
 
@@ -177,8 +178,10 @@ class CHMNet(nn.Module):
         torch.Size([1, 1, 8, 12, 10, 8])
     """
 
-    def __init__(self, config: ModelConfig = ModelConfig()) -> None:
+    def __init__(self, config: ModelConfig | str = "paper") -> None:
         super().__init__()
+        if isinstance(config, str):
+            config = ModelConfig.preset(config)
         self.config = config
         self.backbone = build_backbone(config.backbone)
         separate = config.backbone.branches == "separate"

@@ -47,6 +47,10 @@ class TapGroups:
     """The smaller of ‖p‖ and ‖p′‖, likewise."""
     scale_group: Int64[Tensor, " groups"]
     """Which group of scale taps each group belongs to; 0 without scales."""
+    scale_offset: Float[Tensor, " groups"]
+    """The same three distances between scales, in steps; 0 without scales."""
+    scale_far_distance: Float[Tensor, " groups"]
+    scale_near_distance: Float[Tensor, " groups"]
 
     @property
     def number(self) -> int:
@@ -76,16 +80,15 @@ def tap_groups(spatial: int = 5, scale: int | None = None, sharing: str = "psi")
     space_index = _number_keys([_key(p, q, sharing) for p, q in product(space, space)])
     distances = _first_distances(space, space_index)
     shape: tuple[int, ...] = (spatial,) * 4
-    if scale is None:
-        scale_index, scale_groups = torch.zeros(1, dtype=torch.int64, device="cpu"), 1
-    else:
-        line = _window(scale, dimensions=1)
-        scale_index = _number_keys([_key(p, q, sharing) for p, q in product(line, line)])
-        scale_groups = int(scale_index.max()) + 1
+    line = _window(scale or 1, dimensions=1)
+    scale_index = _number_keys([_key(p, q, sharing) for p, q in product(line, line)])
+    scale_distances = _first_distances(line, scale_index)
+    if scale is not None:
         shape = (scale, scale, *shape)
-    groups = distances.shape[0]
+    groups, scale_groups = len(distances), len(scale_distances)
     index = (scale_index[:, None] * groups + space_index).reshape(shape)
     far, near, offset = distances.repeat(scale_groups, 1).unbind(1)
+    scale_far, scale_near, scale_offset = scale_distances.repeat_interleave(groups, dim=0).unbind(1)
     return TapGroups(
         index=index,
         count=torch.bincount(index.flatten()).float(),
@@ -93,6 +96,9 @@ def tap_groups(spatial: int = 5, scale: int | None = None, sharing: str = "psi")
         far_distance=far,
         near_distance=near,
         scale_group=torch.arange(scale_groups, device="cpu").repeat_interleave(groups),
+        scale_offset=scale_offset,
+        scale_far_distance=scale_far,
+        scale_near_distance=scale_near,
     )
 
 

@@ -44,7 +44,10 @@ def soft_argmax(
         rows = _bell(best // width, height, config, like=scores)
         columns = _bell(best % width, width, config, like=scores)
         scores = scores * rows[..., :, None] * columns[..., None, :]
-    probability = (scores / config.temperature).flatten(-2).softmax(-1).unflatten(-1, (height, width))
+    scores = scores.flatten(-2)
+    # The best first becomes zero: no score, however large, overflows when divided by a low temperature.
+    scores = (scores - scores.detach().amax(-1, keepdim=True)) / config.temperature
+    probability = scores.softmax(-1).unflatten(-1, (height, width))
     x = (probability.sum(-2) * grid_axis(width, like=scores)).sum(-1)
     y = (probability.sum(-1) * grid_axis(height, like=scores)).sum(-1)
     return torch.stack([x, y], dim=-1).to(correlation.dtype)
@@ -56,7 +59,7 @@ def _bell(centre: Tensor, length: int, config: TransferConfig, like: Tensor) -> 
     if config.scale_with_grid:
         sigma *= length / REFERENCE_GRID
     steps = torch.arange(length, dtype=like.dtype, device=like.device) - centre[..., None]
-    return torch.exp(-steps.square() / (2 * sigma**2))
+    return torch.exp(-(steps / sigma).square() / 2)
 
 
 def sample_grid(

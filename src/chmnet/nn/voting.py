@@ -101,7 +101,7 @@ class NeighbourhoodConsensus(nn.Module):
         super().__init__()
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
         for inside, outside in zip((1, *channels[:-1]), channels, strict=True):
-            bound = 1 / math.sqrt(inside * spatial**4)
+            bound = 2 / (inside * spatial**4)  # a layer's weights sum to about 1: scores keep their size
             shape = (outside, inside, *[spatial] * 4)
             # Votes in favour, as in the Hough layers: with mixed signs a narrow stack often starts all zero.
             self.weights.append(nn.Parameter(torch.empty(shape).uniform_(0, bound)))

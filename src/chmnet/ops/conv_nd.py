@@ -83,7 +83,8 @@ def conv_nd(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, backend: s
         torch.Size([1, 2, 3, 3, 4, 4, 4, 4])
     """
     _check(x, weight, bias)
-    return _choose(backend, x, weight).run(x, weight, bias)
+    with torch.autocast(x.device.type, enabled=False):  # the dtype of x is the dtype of the result
+        return _choose(backend, x, weight).run(x, weight, bias)
 
 
 def _choose(name: str, x: Tensor, weight: Tensor) -> Backend:

@@ -34,7 +34,8 @@ def cosine_correlation(
 
 def normalise(features: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
     """Scale every feature vector to length one; a vector of zeros stays zero."""
-    return F.normalize(features, dim=1, eps=torch.finfo(features.dtype).tiny)
+    lengths = features.norm(dim=1, keepdim=True)
+    return features / torch.where(lengths > 0, lengths, 1.0)
 
 
 def exchange(correlation: Float[Tensor, "b c hs ws ht wt"]) -> Float[Tensor, "b c ht wt hs ws"]:

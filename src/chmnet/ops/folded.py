@@ -3,8 +3,8 @@
 Up to three dimensions PyTorch convolves by itself. From four dimensions on:
 
 1. The last four dimensions are one ``conv3d`` over the last three, with the k shifts along the first of the
-   four as k output channels, and then k shifted additions. (Measured on 30⁴ against the other exact forms:
-   appendix B of the paper convolves k times, ``conv2d`` with k² shifts as channels moves k times more data.)
+   four as k output channels, and then k shifted additions. (Appendix B of the paper convolves k times instead;
+   ``conv2d`` with k² shifts as channels moves k times more data.)
 2. A dimension before those that is short, such as the scales of a 6D correlation, is folded into the
    channels: the kernel becomes a banded matrix between input and output positions.
 3. A long one is a sum over its k taps.
@@ -13,6 +13,7 @@ The four-dimensional core has a backward pass of its own: autograd through shift
 the time filling buffers with zeros. It works in chunks, so that memory stays bounded.
 """
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -102,7 +103,7 @@ def _convolve_4d(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     channels_out = weight.shape[0]
     kernel = rearrange(weight, "o i k ... -> (o k) i ...")
     output = x.new_zeros(x.shape[0], channels_out, *x.shape[2:])
-    for items, rows in _chunks(x, channels_out * taps):
+    for items, rows in _chunks(x, weight.shape):
         part = _rows(x, items, rows)
         shifts = F.conv3d(part, kernel, padding=[k // 2 for k in weight.shape[3:]])
         shifts = rearrange(shifts, "(b d) (o k) ... -> k b o d ...", d=rows.stop - rows.start, k=taps)
@@ -124,7 +125,7 @@ def _weight_gradient_4d(x: Tensor, gradient: Tensor, shape: torch.Size) -> Tenso
     margin = taps // 2
     padded = F.pad(gradient, [0, 0] * 3 + [margin, margin])
     total = x.new_zeros(channels_out * taps, channels_in, *rest)
-    for items, rows in _chunks(x, channels_out * taps):
+    for items, rows in _chunks(x, shape):
         count = rows.stop - rows.start
         shifted = torch.stack(
             [padded[items].narrow(2, rows.start + 2 * margin - tap, count).transpose(1, 2) for tap in range(taps)],
@@ -151,10 +152,14 @@ def _rows(x: Tensor, items: slice, rows: slice) -> Tensor:
     return rearrange(x[items, :, rows], "b c d ... -> (b d) c ...")
 
 
-def _chunks(x: Tensor, channels: int) -> Iterator[tuple[slice, slice]]:
-    """Cut batch and rows so that ``channels`` copies of a chunk stay below ``CHUNK_BYTES``."""
-    batch, _, size = x.shape[:3]
-    row_bytes = channels * x[0, 0, 0].numel() * x.element_size() if batch else 1
+def _chunks(x: Tensor, kernel: torch.Size) -> Iterator[tuple[slice, slice]]:
+    """Cut batch and rows so that no intermediate tensor of a chunk is larger than ``CHUNK_BYTES``."""
+    batch, channels_in, size = x.shape[:3]
+    channels_out, _, taps, *rest = kernel
+    # PyTorch's float32 convolution needs no copies of its own; for other dtypes it may unfold every tap.
+    unfolded = channels_in if x.dtype == torch.float32 else channels_in * math.prod(rest)
+    copies = max(channels_out * taps, unfolded)
+    row_bytes = copies * x[0, 0, 0].numel() * x.element_size() if batch else 1
     rows = min(size, max(1, CHUNK_BYTES // row_bytes))
     items = max(1, CHUNK_BYTES // (row_bytes * rows))
     for item in range(0, batch, items):

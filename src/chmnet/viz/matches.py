@@ -9,6 +9,10 @@ from PIL import Image, ImageDraw, ImageFont
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A7A00", "#000000")
 
 
+MOST_EXTREME = 8.0
+"""Pictures narrower than 1 to 8 are drawn as 1 to 8: a drawing one pixel high shows nothing."""
+
+
 class Panels(NamedTuple):
     """Two pictures on one canvas, and where their pixels went."""
 
@@ -28,8 +32,8 @@ class Panels(NamedTuple):
 
 def panels(source: Image.Image, target: Image.Image, side: int) -> Panels:
     """Put two pictures side by side with one height, neither larger than ``side``."""
-    widest = max(source.width / source.height, target.width / target.height, 1.0)
-    height = max(1, round(side / widest))
+    widest = min(max(source.width / source.height, target.width / target.height, 1.0), MOST_EXTREME)
+    height = round(side / widest)
     gap = max(4, side // 40)
     left, right = _scaled(source, height), _scaled(target, height)
     canvas = Image.new("RGB", (left.width + gap + right.width, height), "white")
@@ -85,5 +89,6 @@ def draw_matches(
 
 
 def _scaled(picture: Image.Image, height: int) -> Image.Image:
-    width = max(1, round(picture.width * height / picture.height))
+    width = round(picture.width * height / picture.height)
+    width = min(max(width, round(height / MOST_EXTREME)), round(height * MOST_EXTREME))
     return picture.resize((width, height), Image.Resampling.LANCZOS)

@@ -2,6 +2,7 @@
 
 import hashlib
 import http.client
+import logging
 import os
 import urllib.error
 import urllib.request
@@ -26,6 +27,8 @@ PUBLISHED = {
 
 _CONNECT_SECONDS = 30
 
+logger = logging.getLogger(__name__)
+
 
 def load_backbone_weights(backbone: Backbone, source: str | Path) -> None:
     """Load ImageNet weights into a backbone; layers that it does not use are left out.
@@ -33,7 +36,8 @@ def load_backbone_weights(backbone: Backbone, source: str | Path) -> None:
     Args:
         backbone: the network to fill.
         source: a ``.safetensors`` or ``.pth`` file; ``"package"`` for the weights that were installed with
-            chmnet (EfficientNet-Lite0); ``"published"`` to fetch torchvision's (ResNets).
+            chmnet (EfficientNet-Lite0); ``"published"`` to fetch torchvision's (ResNets); or an address with the
+            file's hash, ``"https://…/weights.pth#sha256=0123abcd…"``.
 
     Raises:
         WeightsError: the weights cannot be had, or belong to another network.
@@ -42,6 +46,11 @@ def load_backbone_weights(backbone: Backbone, source: str | Path) -> None:
         source = _package_file(backbone)
     elif source == "published":
         source = _published_file(backbone)
+    elif str(source).startswith(("http://", "https://")):
+        address, _, sha256 = str(source).partition("#sha256=")
+        if len(sha256) < 8:
+            raise WeightsError(f"{source} must end in #sha256= and the file's hash, at least its first 8 digits")
+        source = fetch(address, sha256)
     tensors, stride_on = read_backbone_file(Path(source))
     if isinstance(backbone, EfficientNetLite0):  # the package's names have underscores before each part
         tensors = {name.replace("._", ".").removeprefix("_"): tensor for name, tensor in tensors.items()}
@@ -75,9 +84,8 @@ def read_checkpoint(path: str | Path) -> dict[str, Tensor]:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except WeightsError:
         raise
-    except Exception as error:  # a damaged file makes torch.load raise nearly anything, IndexError included
-        first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise WeightsError(f"{path} is not a file of weights that can be read safely: {first_line}") from None
+    except Exception:  # a damaged file makes torch.load raise nearly anything
+        raise WeightsError(f"{path} is not a file of weights that can be read safely; it is not used") from None
     if not isinstance(state, dict) or not all(_is_plain(*item) for item in state.items()):
         raise WeightsError(f"{path} does not hold a plain table of tensors; save the model's state_dict()")
     return dict(state)
@@ -110,6 +118,7 @@ def fetch(url: str, sha256: str, folder: Path | None = None) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise WeightsError(f"cannot make the cache folder {folder}: {error.strerror}; set CHMNET_CACHE") from None
+    logger.info("downloading %s to %s", url, folder)
     with atomic_path(path) as temporary:
         try:
             with (
@@ -118,13 +127,7 @@ def fetch(url: str, sha256: str, folder: Path | None = None) -> Path:
             ):
                 while block := answer.read(2**20):
                     file.write(block)
-        except (
-            urllib.error.URLError,
-            http.client.HTTPException,
-            TimeoutError,
-            ConnectionError,
-            ValueError,
-        ) as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:  # URLError and SSLError are OSErrors
             if isinstance(error, urllib.error.HTTPError):
                 error.close()  # it holds the connection
             reason = str(getattr(error, "reason", error)).strip()

@@ -29,6 +29,8 @@ def save_model(
         notes: anything JSON can hold: training data, measured figures, licences.
         overwrite: whether an existing file may be replaced.
     """
+    if Path(path).suffix != ".safetensors":
+        raise WeightsError(f"a model file must end in .safetensors, got {Path(path).name!r}")
     metadata = {
         "format": FORMAT,
         "chmnet_version": __version__,
@@ -98,7 +100,10 @@ def load_exactly(module: torch.nn.Module, tensors: dict[str, Tensor], origin: st
                 "it belongs to another model"
             )
         device = "cpu" if expected[name].is_meta else expected[name].device
-        loaded[name] = tensor.to(device, expected[name].dtype)
+        try:
+            loaded[name] = tensor.to(device, expected[name].dtype)
+        except (RuntimeError, NotImplementedError):
+            raise WeightsError(f"{origin}: {name} is of type {tensor.dtype}, which cannot be converted") from None
         if not loaded[name].isfinite().all():
             raise WeightsError(f"{origin}: {name} holds values that are not finite; the file is damaged")
     trainable = {name: parameter.requires_grad for name, parameter in module.named_parameters()}

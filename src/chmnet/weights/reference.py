@@ -1,6 +1,5 @@
 """The authors' released checkpoints: their names and orders of weights, turned into ours."""
 
-import math
 from pathlib import Path
 
 import torch
@@ -13,6 +12,8 @@ from chmnet.nn.chmnet import CHMNet
 from chmnet.nn.sharing import tap_groups
 from chmnet.weights.backbones import read_checkpoint
 from chmnet.weights.files import load_exactly, save_model
+
+_KNOWN = ("backbone.", "learner.conv2ds.", "learner.chm6d.", "learner.chm4d.")
 
 # The authors number groups of scale pairs by hand, we in order of appearance: for each of our groups, which
 # of theirs. psi: both at one end, neighbours, opposite ends, both in the middle; iso: equal, neighbours,
@@ -38,6 +39,9 @@ def convert_reference_checkpoint(source: str | Path, destination: str | Path, ov
     state = {name.removeprefix("module."): tensor for name, tensor in read_checkpoint(source).items()}
     if not any(name.startswith("learner.") for name in state):
         raise WeightsError(f"{source} is not a checkpoint of the authors' CHMNet: it has no learner.* tensors")
+    unknown = [name for name in state if not name.startswith(_KNOWN)]
+    if unknown:
+        raise WeightsError(f"{source} is not a checkpoint of the authors' CHMNet: it has the unknown {unknown[0]}")
     try:
         head = head_from_reference(state)
     except KeyError as error:
@@ -94,9 +98,9 @@ def _backbones_from_reference(state: dict[str, Tensor], model: CHMNet) -> dict[s
         short = name.removeprefix("backbone.")
         if short == name or model.backbone.is_unused(short):
             continue
-        halves = (tensor, tensor) if tensor.dim() == 0 else torch.chunk(tensor, 2)
-        if tensor.dim() and math.remainder(len(tensor), 2):
+        if tensor.dim() and len(tensor) % 2:
             raise WeightsError(f"{name} does not hold two branches: its first size is {len(tensor)}")
+        halves = (tensor, tensor) if tensor.dim() == 0 else torch.chunk(tensor, 2)
         branches[f"backbone.{short}"], branches[f"target_backbone.{short}"] = (h.clone() for h in halves)
     return branches
 

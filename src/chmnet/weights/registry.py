@@ -22,6 +22,8 @@ class KnownModel:
 
     description: str
     config: ModelConfig
+    note: str = ""
+    """What a person should know before trusting its matches."""
 
 
 def load_model(
@@ -71,10 +73,12 @@ def _build(config: ModelConfig, weights: str | Path) -> CHMNet:
         raise WeightsError(
             f"{config.backbone.name} needs weights: name a file, or `published` to download torchvision's"
         )
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = CHMNet(config)
-    load_backbone_weights(model.backbone, weights or "package")
+    for backbone in (model.backbone, model.target_backbone):
+        if backbone is not None:
+            load_backbone_weights(backbone, weights or "package")
     return model.eval()
 
 
@@ -87,6 +91,7 @@ MODELS: dict[str, KnownModel] = {
         ModelConfig(
             backbone=_LITE, transfer=TransferConfig(temperature=1e-4), channel_reduction=0, mutual_filter=True
         ),
+        note="the Hough layers of this model are not trained yet: expect rough matches",
     ),
     "nearest-neighbour": KnownModel(
         "EfficientNet-Lite0 features, best match of each position, nothing learned",
