@@ -3,6 +3,7 @@
 import pytest
 import torch
 from benchmarks import appendix_b, measure
+from benchmarks import conv_nd as benchmark
 
 from chmnet.ops import conv_nd
 
@@ -37,3 +38,11 @@ def test_measurements() -> None:
     assert measure.summary([0.001, 0.003, 0.002])["median_ms"] == 2.0
     megabytes = measure.peak_megabytes(lambda: torch.ones(25_000_000).sum())
     assert megabytes is None or 80 < megabytes < 150  # 100 million bytes
+
+
+@pytest.mark.slow
+def test_folded_is_faster_than_appendix_b() -> None:
+    cases = benchmark.run(repeats=5)["cases"]
+    for case, forward in (("4d-30", 1.3), ("6d-3-15", 1.1)):
+        assert cases[case]["forward"]["folded"]["faster_than_appendix_b"] >= forward
+        assert cases[case]["forward_and_backward"]["folded"]["faster_than_appendix_b"] >= 3
