@@ -732,12 +732,11 @@ def test_inside_a_mask() -> None:
     mask = np.array([[False, False, True], [True, False, False]])
     cases = {
         (2.0, 0.0): True,
-        (1.49, 0.0): False,  # nearest pixel (1, 0)
-        (1.51, 0.49): True,
-        (2.0, 0.51): False,  # (2, 1)
+        (1.99, 0.0): False,  # in pixel (1, 0)
+        (2.5, 0.99): True,
+        (2.0, 1.0): False,  # in pixel (2, 1)
         (0.0, 1.0): True,
-        (-0.5, 1.2): True,  # the edge of the first pixel
-        (-0.51, 1.0): False,
+        (-0.01, 1.2): False,
         (3.0, 0.0): True,  # x = width, where the last point of a grid lies
         (3.01, 0.0): False,
         (0.0, 2.0): True,  # y = height

@@ -58,7 +58,7 @@ class FeatureStore:
             return self._kept[key]
         if key in self._files:
             file, size = self._files[key]
-            stored = load_file(file)
+            stored = load_file(file, device=str(next(self.model.parameters()).device))
             pyramid = Pyramid([stored[str(number)] for number in range(len(stored))], size)
         else:
             pyramid = self._compute(path, branch)

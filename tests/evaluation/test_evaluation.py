@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from chmnet.cli.app import app
-from chmnet.data import Pair, load_pairs
+from chmnet.data import Pair, deduplicate, load_pairs, training_pairs
 from chmnet.errors import ChmnetError, InputError, WeightsError
 from chmnet.evaluation import Header, PredictionFile, evaluate, predict
 from chmnet.evaluation.predict import describe_model
@@ -25,6 +25,7 @@ from chmnet.matcher import Matcher
 from chmnet.metrics import DEFAULT_PROTOCOLS
 from chmnet.nn import CHMNet
 from chmnet.weights import load_model
+from tests.data import trees
 
 SMALL = {"image_size": (64, 64)}
 
@@ -49,6 +50,11 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 names = [f"PF-dataset/car(G)/{n}.png" for n in (a, b)]
                 writer.writerow([*names, *generator.uniform(1, 49, 40)])
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHMNET_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.fixture(scope="module")
@@ -87,18 +93,22 @@ def test_file_read_again_is_the_same(pairs: list[Pair], model: CHMNet, header: H
     assert evaluate(pairs, first, protocol) == evaluate(pairs, second, protocol)
 
 
-@pytest.mark.parametrize("cut", [1, 40, 400])
+@pytest.mark.parametrize("cut", [-1, -40, -400, 5, 30, 200])  # the last three inside the header
 def test_goes_on_after_a_line_cut_short(
     pairs: list[Pair], model: CHMNet, header: Header, tmp_path: Path, cut: int
 ) -> None:
     path = tmp_path / "p.jsonl"
     predict(pairs, model, PredictionFile(path), header)
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-cut])
+    whole = PredictionFile(path)
+    content = path.read_bytes()
+    path.write_bytes(content[:cut])
     resumed = PredictionFile(path)
-    assert 0 < len(resumed.predictions) < len(pairs)
+    assert len(resumed.predictions) < len(pairs)
     predict(pairs, model, resumed, header)
-    assert path.read_bytes() == whole
+    again = PredictionFile(path)
+    assert list(again.predictions) == list(whole.predictions)
+    for name, prediction in whole.predictions.items():
+        np.testing.assert_array_equal(again.predictions[name].points, prediction.points)
 
 
 def test_unfinished_is_not_scored(pairs: list[Pair], header: Header, tmp_path: Path) -> None:
@@ -116,7 +126,9 @@ def test_file_of_another_run_is_refused(pairs: list[Pair], model: CHMNet, header
         PredictionFile(path).start(other)
 
 
-@pytest.mark.parametrize("content", ["hello\n", "{}\n", '{"format": "chmnet-predictions-1"}\n', "[1]\n", "\x00\n"])
+@pytest.mark.parametrize(
+    "content", ["hello\n", "{}\n", '{"format": "chmnet-predictions-1"}\n', "[1]\n", "\x00\n", "no newline"]
+)
 def test_foreign_file_is_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / "p.jsonl"
     path.write_text(content)
@@ -256,12 +268,8 @@ def test_killed_and_started_again_gives_the_same_json(root: Path, tmp_path: Path
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )
-def test_mistakes(root: Path, tmp_path: Path, arguments: list[str], sentence: str) -> None:
-    os.environ["CHMNET_CACHE"] = str(tmp_path)
-    try:
-        result = CliRunner().invoke(app, [*COMMAND, "--root", str(root), *arguments])
-    finally:
-        del os.environ["CHMNET_CACHE"]
+def test_mistakes(root: Path, arguments: list[str], sentence: str) -> None:
+    result = CliRunner().invoke(app, [*COMMAND, "--root", str(root), *arguments])
     assert isinstance(result.exception, ChmnetError), result.output
     assert sentence in str(result.exception)
     assert "\n" not in str(result.exception)
@@ -270,6 +278,85 @@ def test_mistakes(root: Path, tmp_path: Path, arguments: list[str], sentence: st
 def test_a_model_file_takes_no_other_backbone() -> None:
     with pytest.raises(WeightsError, match="its own backbone"):
         load_model("some.safetensors", backbone="resnet50")
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        '{"pair": "a", "points": [[1e999, 1]], "source_size": [1e999, 1], "target_size": [1, 1], "seconds": 0}',
+        '{"pair": "a", "points": [[' + "9" * 400 + ', 1]], "source_size": [1, 1], "target_size": [1, 1]}',
+        "[" * 100_000,
+        '{"pair": "a"}',
+    ],
+    ids=["infinite size", "many digits", "deep", "incomplete"],
+)
+def test_damaged_line_is_named(header: Header, tmp_path: Path, record: str) -> None:
+    path = tmp_path / "p.jsonl"
+    PredictionFile(path).start(header)
+    with path.open("a") as file:
+        file.write(record + "\n")
+    with pytest.raises(InputError, match="line 2, is not a file of predictions"):
+        PredictionFile(path)
+
+
+@pytest.fixture
+def spair(tmp_path: Path) -> Path:
+    return trees.make_spair(tmp_path)
+
+
+NEAREST = ["--model", "nearest-neighbour", "--set", "image_size=[64, 64]"]
+
+
+def spair_command(root: Path, *arguments: str) -> Result:
+    command = ["evaluate", "--dataset", "spair-71k", "--root", str(root), *arguments]
+    return CliRunner().invoke(app, command)
+
+
+def test_clutter_difficulty_and_report_from_end_to_end(spair: Path, tmp_path: Path) -> None:
+    files = {name: str(tmp_path / name) for name in ("p.jsonl", "a.json", "b.json", "r.html")}
+    outputs = ["--predictions", files["p.jsonl"], "--json", files["a.json"], "--report", files["r.html"]]
+    first = spair_command(spair, *NEAREST, "--clutter", *outputs)
+    assert first.exit_code == 0, (first.output, first.exception)
+    result = json.loads(Path(files["a.json"]).read_text())
+    assert result["difficulty"]["viewpoint"].keys() == {"0", "1"}
+    assert "viewpoint 1:" in first.output
+    assert "Robustness to clutter" in Path(files["r.html"]).read_text()
+    grid = next(iter(PredictionFile(files["p.jsonl"]).grids().values()))
+    points = np.stack(np.meshgrid(np.linspace(0, 40, 20), np.linspace(0, 30, 20)), axis=-1).reshape(-1, 2)
+    expected = (points[:, 0] >= 6) & (points[:, 0] < 30) & (points[:, 1] >= 5) & (points[:, 1] < 20)
+    assert grid.source_inside.tolist() == expected.tolist()  # the tree's masks are this rectangle
+    assert 0 <= result["clutter"]["area"] <= 1
+    again = spair_command(spair, "--predictions", files["p.jsonl"], "--clutter", "--json", files["b.json"])
+    assert again.exit_code == 0, again.exception
+    assert json.loads(Path(files["b.json"]).read_text()) == result
+    asks_for_less = spair_command(spair, *NEAREST, "--predictions", files["p.jsonl"])
+    assert asks_for_less.exit_code == 0, asks_for_less.exception
+
+
+def test_file_without_grids_is_refused_for_clutter(spair: Path, tmp_path: Path) -> None:
+    predictions = str(tmp_path / "p.jsonl")
+    assert spair_command(spair, *NEAREST, "--predictions", predictions).exit_code == 0
+    refused = spair_command(spair, "--predictions", predictions, "--clutter")
+    assert "name the same model to go on" in str(refused.exception)
+    with pytest.raises(InputError, match="holds no grid matches"):
+        PredictionFile(predictions).grids()
+
+
+def test_options_of_the_data_set_lists_and_averages(spair: Path, tmp_path: Path) -> None:
+    small = spair_command(spair, *NEAREST, "--option", "layout=small", "--json", str(tmp_path / "s.json"))
+    assert small.exit_code == 0, small.exception
+    result = json.loads((tmp_path / "s.json").read_text())
+    assert result["pairs"] == 1
+    assert result["dataset_options"] == {"layout": "small"}
+    pair_list = str(tmp_path / "list.json")
+    listing = ["data", "list", "spair-71k", "--root", str(spair), "--option", "layout=small", "-o", pair_list]
+    assert CliRunner().invoke(app, listing).exit_code == 0
+    listed = spair_command(spair, *NEAREST, "--pairs", pair_list, "--average", "class", "--space", "resized")
+    assert listed.exit_code == 0, listed.exception
+    assert "1 pairs of list.json" in listed.output
+    assert "mean over classes" in listed.output
+    for option, sentence in (("wonder=1", "has no option"), ("layout=3", "must be of type str")):
+        assert sentence in str(spair_command(spair, "--option", option).exception)
 
 
 @pytest.mark.slow
@@ -286,6 +373,20 @@ def test_nearest_neighbours_of_resnet_50_on_pf_willow(shared: Path, tmp_path: Pa
             protocol = DEFAULT_PROTOCOLS["pf-willow"].replace(threshold=threshold)
             pck = evaluate(all_pairs, file, protocol)["pck"]
             assert (pck["0.05"], pck["0.1"]) == pytest.approx(values, abs=0.3)
+
+
+@pytest.mark.slow
+def test_nearest_neighbours_of_resnet_50_on_pf_pascal(shared: Path, tmp_path: Path) -> None:
+    """The official figure and the de-duplicated one, as in docs/evaluation.md."""
+    weights = shared / "weights" / "resnet50_he_conv4.safetensors"
+    network = load_model("nearest-neighbour", "resnet50", weights)
+    all_pairs = load_pairs("pf-pascal", shared / "datasets")
+    file = PredictionFile(tmp_path / "p.jsonl")
+    predict(all_pairs, network, file, Header.of("pf-pascal", "test", all_pairs, {}))
+    fresh = deduplicate(all_pairs, training_pairs(shared / "datasets"))
+    for scored, figures in ((all_pairs, (28.5, 49.3)), (fresh, (28.6, 48.9))):
+        pck = evaluate(scored, file, DEFAULT_PROTOCOLS["pf-pascal"])["pck"]
+        assert (pck["0.05"], pck["0.1"]) == pytest.approx(figures, abs=0.1)
 
 
 @pytest.mark.slow

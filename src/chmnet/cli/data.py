@@ -9,6 +9,7 @@ import typer
 
 from chmnet.atomic import atomic_path, check_writable
 from chmnet.cli.progress import track
+from chmnet.config import parse_changes
 
 if TYPE_CHECKING:
     from chmnet.data.summary import Range, Summary
@@ -25,6 +26,10 @@ Root = Annotated[
     typer.Option(help="Folder that holds PF-WILLOW, PF-PASCAL …; for coco the one with annotations.json."),
 ]
 Split = Annotated[str, typer.Option(help="train, val or test.")]
+Options = Annotated[
+    list[str] | None,
+    typer.Option("--option", help="Option of the data set, such as layout=small or maximum_pairs=200."),
+]
 Overwrite = Annotated[bool, typer.Option(help="Replace a file that exists.")]
 
 
@@ -38,6 +43,7 @@ def summary(
     name: Name,
     root: Root,
     split: Split = "test",
+    option: Options = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write counts and problems here as JSON.")
     ] = None,
@@ -55,7 +61,7 @@ def summary(
         check_writable(json_file, overwrite)
     from chmnet.data.summary import summarise
 
-    found = summarise(name, root, split, track=lambda paths: track(paths, "images"))
+    found = summarise(name, root, split, lambda paths: track(paths, "images"), **parse_changes(option or []))
     if json_file is not None:
         with atomic_path(json_file, overwrite) as temporary:
             temporary.write_text(json.dumps(found.as_json(), indent=2) + "\n", encoding="utf-8")
@@ -71,6 +77,7 @@ def list_pairs(
     root: Root,
     output: Annotated[Path, typer.Option("--output", "-o", help="Write the list here.")],
     split: Split = "test",
+    option: Options = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Write the pairs of a data set to a small file, so that others can use exactly the same.
@@ -82,13 +89,14 @@ def list_pairs(
     check_writable(output, overwrite)
     from chmnet.data import load_pairs, write_list
 
-    pairs = load_pairs(name, root, split)
+    pairs = load_pairs(name, root, split, **parse_changes(option or []))
     write_list(pairs, output, root, overwrite)
     typer.echo(f"{len(pairs)} pairs are in {output}")
 
 
 def _print_counts(found: "Summary") -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(f"{found.dataset}, {found.split}", "", box=None)
@@ -105,7 +113,7 @@ def _print_counts(found: "Summary") -> None:
     table.add_row("pairs with masks", str(found.masks))
     table.add_row("categories", str(len(found.categories)))
     for category, pairs in found.categories.items():
-        table.add_row(f"  {category}", f"{pairs} pairs")
+        table.add_row(escape(f"  {category}"), f"{pairs} pairs")
     Console().print(table)
 
 

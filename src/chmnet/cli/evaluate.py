@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +24,9 @@ def evaluate(
     dataset: Annotated[str, typer.Option(help="pf-willow, pf-pascal, spair-71k, animal-pose or coco.")],
     root: Annotated[Path, typer.Option(help="Folder that holds PF-WILLOW, PF-PASCAL and so on.")],
     split: Annotated[str, typer.Option(help="train, val or test.")] = "test",
+    option: Annotated[
+        list[str] | None, typer.Option(help="Option of the data set, such as layout=small or maximum_pairs=200.")
+    ] = None,
     pair_list: Annotated[
         Path | None, typer.Option("--pairs", help="Only the pairs of a list from `chmnet data list`.")
     ] = None,
@@ -68,20 +71,24 @@ def evaluate(
     if deduplicate and dataset != "pf-pascal":
         raise InputError(f"only pf-pascal has a training list to compare with, got {dataset}")
     from chmnet import data
+    from chmnet.evaluation import check_pairs, write_report
     from chmnet.evaluation import evaluate as score_predictions
-    from chmnet.evaluation import write_report
 
     protocol = _protocol(dataset, root, split, space, threshold, average, alpha)
-    pairs = data.load_pairs(dataset, root, split) if pair_list is None else data.read_list(pair_list, root)
-    start = time.perf_counter()
+    options = parse_changes(option or [])
+    pairs = data.read_list(pair_list, root) if pair_list else data.load_pairs(dataset, root, split, **options)
+    pairs = [pair for pair in pairs if not pair.flags.get("flip")]  # copies that only training uses
+    check_pairs(pairs, protocol, clutter)
     file = _predictions(
         pairs, dataset, split, model, backbone, backbone_weights, parse_changes(change or []), clutter, predictions
     )
-    seconds = time.perf_counter() - start
     scored = data.deduplicate(pairs, data.training_pairs(root)) if deduplicate else pairs
     result = score_predictions(scored, file, protocol)
     result["deduplicated"] = deduplicate
-    result["seconds"] = round(seconds, 2)
+    if options:
+        result["dataset_options"] = options
+    if pair_list is not None:
+        result["pair_list"] = pair_list.name
     if json_file is not None:
         with atomic_path(json_file, overwrite) as temporary:
             temporary.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
@@ -136,6 +143,8 @@ def _predictions(
                 )
             if not clutter or file.header.clutter:
                 return file
+        if file.header is not None and not asks_for_model:
+            raise InputError(f"{path} is not finished, or lacks what is asked for; name the same model to go on")
     from chmnet.weights import DEFAULT_MODEL, load_model
 
     name = model or DEFAULT_MODEL
@@ -143,6 +152,8 @@ def _predictions(
     header = Header.of(dataset, split, pairs, describe_model(name, network), clutter)
     if path is None:
         file = PredictionFile(_unfinished(header))
+    if file.complete and file.header == replace(header, clutter=True):
+        return file  # it has all that is asked for, and more
     predict(pairs, network, file, header, lambda remaining: track(remaining, "pairs"))
     return file
 
@@ -161,17 +172,30 @@ def _unfinished(header: object) -> Path:
 
 def _print(result: dict[str, Any]) -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     console = Console()
     left_out = ", pairs of the training list left out" if result["deduplicated"] else ""
-    console.print(f"{result['dataset']} {result['split']}, {result['pairs']} pairs{left_out}", highlight=False)
-    console.print(f"model: {result['model']['name']}", highlight=False)
-    console.print(result["protocol"]["description"], highlight=False, soft_wrap=True)
+    listed = f" of {result['pair_list']}" if "pair_list" in result else ""
+    heading = f"{result['dataset']} {result['split']}, {result['pairs']} pairs{listed}{left_out}"
+    for line in (heading, f"model: {result['model']['name']}", result["protocol"]["description"]):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     table = Table("class", *(f"PCK@{alpha}" for alpha in result["pck"]), box=None)
     for name, values in result["per_class"].items():
-        table.add_row(name, *(f"{value:.1f}" for value in values.values()))
+        table.add_row(escape(name), *(f"{value:.1f}" for value in values.values()))
     table.add_row("all", *(f"{value:.1f}" for value in result["pck"].values()), style="bold")
     console.print(table)
+    for flag, levels in result.get("difficulty", {}).items():
+        for level, entry in levels.items():
+            figures = " / ".join(f"{value:.1f}" for value in entry["pck"].values())
+            console.print(f"{flag} {level}: {figures} ({entry['pairs']} pairs)", highlight=False)
+    if "pairs_without_keypoints" in result:
+        console.print(
+            f"{result['pairs_without_keypoints']} pairs without keypoints were left out", highlight=False
+        )
     if "clutter" in result:
-        console.print(f"clutter: area under precision-recall {result['clutter']['area']:.3f}", highlight=False)
+        area, candidates = result["clutter"]["area"], result["clutter"]["description"]
+        console.print(
+            f"clutter: area under precision-recall {area:.3f} ({candidates})", highlight=False, soft_wrap=True
+        )

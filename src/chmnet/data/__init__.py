@@ -56,6 +56,16 @@ class Dataset:
         parameters = inspect.signature(self.load).parameters
         return tuple(name for name in parameters if name not in ("root", "split", "on_problem"))
 
+    def check_options(self, options: Mapping[str, object]) -> None:
+        """Refuse an option that this data set does not have, or a value of the wrong type."""
+        for option, value in options.items():
+            if option not in self.options:
+                known = ", ".join(self.options) or "none"
+                raise InputError(f"{self.name} has no option {option!r}; its options: {known}")
+            kind = type(inspect.signature(self.load).parameters[option].default)
+            if not isinstance(value, kind) or isinstance(value, bool):
+                raise InputError(f"the option {option} must be of type {kind.__name__}, got {value!r}")
+
 
 DATASETS: Mapping[str, Dataset] = MappingProxyType(
     {
@@ -123,8 +133,5 @@ def load_pairs(name: str, root: str | Path, split: str = "test", **options: obje
         InputError: one sentence that lists what exists, or names the file and line of what is wrong.
     """
     dataset = find_dataset(name, root, split)
-    unknown = sorted(options.keys() - set(dataset.options))
-    if unknown:
-        known = ", ".join(dataset.options) or "none"
-        raise InputError(f"{name} has no option {unknown[0]!r}; its options: {known}")
+    dataset.check_options(options)
     return dataset.load(root, split, **options)

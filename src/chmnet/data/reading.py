@@ -122,12 +122,13 @@ def read_text(path: Path) -> str:
 
 def read_json(path: Path) -> dict[str, object]:
     """A JSON file that holds an object."""
+    text = read_text(path)
     try:
-        document = json.loads(read_text(path))
+        document = json.loads(text)
     except json.JSONDecodeError as error:
         raise InputError(f"{path} line {error.lineno}: this is not JSON: {error.msg}") from None
-    except RecursionError:
-        raise InputError(f"{path} is not JSON that can be read: it is nested too deeply") from None
+    except (ValueError, RecursionError):
+        raise InputError(f"{path} is not JSON that can be read: too many digits, or nested too deeply") from None
     return expect(document, dict, "the whole", str(path))
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy as np
+
 from chmnet.data import Dataset, find_dataset
 from chmnet.data.making_pairs import Instance, outside
 from chmnet.data.masks import open_mask
@@ -58,7 +60,7 @@ class Summary:
         return asdict(self)
 
 
-def summarise(name: str, root: str | Path, split: str = "test", track: Track = iter) -> Summary:
+def summarise(name: str, root: str | Path, split: str = "test", track: Track = iter, **options: object) -> Summary:
     """Read a data set, open every image of it, and count; problems are collected, not raised.
 
     Args:
@@ -66,20 +68,24 @@ def summarise(name: str, root: str | Path, split: str = "test", track: Track = i
         root: the folder that holds the data set.
         split: ``train``, ``val`` or ``test``.
         track: hands the images through, perhaps with a progress bar.
+        options: as for :func:`chmnet.data.load_pairs`.
 
     Raises:
         InputError: there is no such data set, split or folder.
     """
     dataset = find_dataset(name, root, split)
+    dataset.check_options(options)
     problems: list[str] = []
-    pairs, instances = _read(dataset, root, split, problems)
+    pairs, instances = _read(dataset, root, split, problems, options)
     sizes = _open_images(pairs, instances, problems, track)
     for pair in pairs:
         for side in (pair.source, pair.target):
-            problems += _wrong_keypoints(side, sizes.get(side.path), pair.origin)
+            problems += _wrong_keypoints(side.path, side.keypoints, sizes.get(side.path), pair.origin)
             problems += _wrong_mask(side, sizes.get(side.path), pair.origin)
+    for one in instances:
+        problems += _wrong_keypoints(one.path, one.keypoints, sizes.get(one.path), one.origin)
     problems += _wrong_sizes(instances, sizes)
-    problems += _unknown_categories(pairs, dataset)
+    problems += _unknown_categories([*pairs, *instances], dataset)
     repeated = _repeated(pairs)
     if split != "train":  # a list may repeat what it trains on more often, but not what it counts
         problems += [f"{later.origin}: the same pair as {first.origin}" for first, later in repeated]
@@ -102,7 +108,7 @@ def summarise(name: str, root: str | Path, split: str = "test", track: Track = i
 
 
 def _read(
-    dataset: Dataset, root: str | Path, split: str, problems: list[str]
+    dataset: Dataset, root: str | Path, split: str, problems: list[str], options: dict[str, object]
 ) -> tuple[list[Pair], list[Instance]]:
     """Pairs and instances; whatever cannot be read is a problem."""
 
@@ -114,7 +120,7 @@ def _read(
     try:
         if dataset.load_instances is not None:
             instances = dataset.load_instances(root, split, on_problem=note)
-        pairs = dataset.load(root, split, on_problem=note)
+        pairs = dataset.load(root, split, on_problem=note, **options)
     except InputError as problem:
         note(problem)
     return pairs, instances
@@ -140,13 +146,13 @@ def _open_images(
     return sizes
 
 
-def _wrong_keypoints(side: AnnotatedImage, size: Size | None, origin: str) -> list[str]:
+def _wrong_keypoints(path: Path, keypoints: np.ndarray, size: Size | None, origin: str) -> list[str]:
     if size is None:
         return []
     height, width = size
     return [
-        f"{origin}: the keypoint ({x:.1f}, {y:.1f}) lies outside {side.path.name} of {width}×{height} pixels"
-        for x, y in side.keypoints[outside(side.keypoints, size)]
+        f"{origin}: the keypoint ({x:.1f}, {y:.1f}) lies outside {path.name} of {width}×{height} pixels"
+        for x, y in keypoints[outside(keypoints, size)]
     ]
 
 
@@ -173,15 +179,15 @@ def _wrong_sizes(instances: list[Instance], sizes: dict[Path, Size]) -> list[str
     return wrong
 
 
-def _unknown_categories(pairs: list[Pair], dataset: Dataset) -> list[str]:
+def _unknown_categories(annotated: list[Pair | Instance], dataset: Dataset) -> list[str]:
     known = dataset.categories
     if known is None:
         return []
     text = f"{dataset.name} has only {', '.join(sorted(known))}"
     return [
-        f"{pair.origin}: unknown category {pair.category!r}; {text}"
-        for pair in pairs
-        if pair.category not in known
+        f"{one.origin}: unknown category {one.category!r}; {text}"
+        for one in annotated
+        if one.category not in known
     ]
 
 

@@ -1,8 +1,8 @@
 """Evaluation: predict once into a file, score it in as many ways as asked, report."""
 
-from chmnet.evaluation.predict import predict
+from chmnet.evaluation.predict import check_pairs, predict
 from chmnet.evaluation.predictions import Header, PredictionFile
 from chmnet.evaluation.report import write_report
 from chmnet.evaluation.result import evaluate
 
-__all__ = ["Header", "PredictionFile", "evaluate", "predict", "write_report"]
+__all__ = ["Header", "PredictionFile", "check_pairs", "evaluate", "predict", "write_report"]

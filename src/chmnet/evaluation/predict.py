@@ -1,8 +1,11 @@
 """Move the keypoints of every pair with a model; each picture's features are computed once."""
 
 import hashlib
+import time
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,19 +13,13 @@ import torch
 from chmnet.data.masks import open_mask
 from chmnet.data.pairs import AnnotatedImage, Pair
 from chmnet.errors import InputError
-from chmnet.evaluation.predictions import GridMatches, Header, PredictionFile
+from chmnet.evaluation.predictions import GRID_SIDE, GridMatches, Header, PredictionFile
 from chmnet.features import FeatureStore
 from chmnet.geometry import Size, grid_points, normalised_to_pixels
 from chmnet.matcher import MatchResult
-from chmnet.metrics import Prediction, inside
+from chmnet.metrics import Prediction, Protocol, inside
 from chmnet.nn.chmnet import CHMNet
 from chmnet.nn.transfer import match_scores, sample_grid
-
-GRID_SIDE = 20
-"""Candidate matches of the clutter measure: a regular grid of this many points a side."""
-
-Item = TypeVar("Item")
-Track = Callable[[Iterable[Item]], Iterable[Item]]
 
 
 def predict(
@@ -48,12 +45,14 @@ def predict(
     remaining = [pair for pair in pairs if pair.name not in file.predictions]
     with FeatureStore(model) as store, torch.inference_mode():
         for pair in track(remaining):
+            start = time.perf_counter()
             source = store.pyramid(pair.source.path, "source")
             target = store.pyramid(pair.target.path, "target")
             sizes = store.size(pair.source.path), store.size(pair.target.path)
             result = MatchResult(model.head.match(source, target).cpu(), *sizes, model.config.transfer)
             prediction = Prediction(pair.name, result.locate(pair.source.keypoints), *sizes)
-            file.add(prediction, _grid_matches(pair, result) if header.clutter else None)
+            grid = _grid_matches(pair, result) if header.clutter else None
+            file.add(prediction, grid, time.perf_counter() - start)
         return store.computed
 
 
@@ -66,20 +65,37 @@ def _grid_matches(pair: Pair, result: MatchResult) -> GridMatches:
     target = normalised_to_pixels(moved[0].double().numpy(), result.target_size)
     return GridMatches(
         scores,
-        _inside_object(source, pair.source, result.source_size, pair),
-        _inside_object(target, pair.target, result.target_size, pair),
+        _inside_object(source, pair.source, result.source_size),
+        _inside_object(target, pair.target, result.target_size),
     )
 
 
-def _inside_object(points: np.ndarray, side: AnnotatedImage, size: Size, pair: Pair) -> np.ndarray:
+def _inside_object(points: np.ndarray, side: AnnotatedImage, size: Size) -> np.ndarray:
     if side.mask is not None:
-        mask = open_mask(side.mask)
+        mask = _open_mask(side.mask)
         if mask.shape != size:
             raise InputError(f"{side.mask} has {mask.shape} pixels, its image {size}; they must be equal")
         return inside(points, mask)
-    if side.box is None:
-        raise InputError(f"{pair.name} has neither a mask nor a box: the clutter measure needs one")
+    assert side.box is not None, "check_pairs was not called"
     return inside(points, side.box)
+
+
+@lru_cache(maxsize=64)  # an image is in many pairs
+def _open_mask(path: Path) -> np.ndarray:
+    return open_mask(path)
+
+
+def check_pairs(pairs: list[Pair], protocol: Protocol, clutter: bool) -> None:
+    """Refuse before the work what could not be measured after it.
+
+    Raises:
+        InputError: a pair lacks the box or mask that is needed.
+    """
+    for pair in pairs:
+        if protocol.threshold == "bbox" and pair.target.box is None:
+            raise InputError(f"{pair.name} has no box: the threshold bbox needs one; use img or bbox-kp")
+        if clutter and any(side.mask is None and side.box is None for side in (pair.source, pair.target)):
+            raise InputError(f"{pair.name} has neither a mask nor a box: the clutter measure needs one")
 
 
 def describe_model(name: str, model: CHMNet) -> dict[str, Any]:

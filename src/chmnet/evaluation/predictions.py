@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -16,6 +16,12 @@ from chmnet.errors import InputError
 from chmnet.metrics import Prediction
 
 FORMAT = "chmnet-predictions-1"
+GRID_SIDE = 20
+"""Candidate matches of the clutter measure: a regular grid of this many points a side."""
+
+_BEGINNING = f'{{"format": "{FORMAT}"'.encode()
+_DAMAGED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+"""What reading a line that this module did not write may raise."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,8 @@ class PredictionFile:
         self.path = Path(path)
         self.header: Header | None = None
         self.predictions: dict[str, Prediction] = {}
-        self.grids: dict[str, GridMatches] = {}
+        self.seconds = 0.0
+        """Time that all predictions together took, in every run that added to the file."""
         if self.path.is_dir():
             raise InputError(f"{path} is a folder; name a file for the predictions")
         if self.path.exists() and self.path.stat().st_size:
@@ -87,17 +94,18 @@ class PredictionFile:
                 "name another file, or delete it"
             )
 
-    def add(self, prediction: Prediction, grid: GridMatches | None = None) -> None:
-        """Append one pair's predictions."""
+    def add(self, prediction: Prediction, grid: GridMatches | None = None, seconds: float = 0.0) -> None:
+        """Append one pair's predictions; grids stay on disk, see :meth:`grids`."""
         record: dict[str, Any] = {
             "pair": prediction.pair,
             "points": prediction.points.tolist(),
             "source_size": list(prediction.source_size),
             "target_size": list(prediction.target_size),
+            "seconds": round(seconds, 4),
         }
         self.predictions[prediction.pair] = prediction
+        self.seconds += record["seconds"]
         if grid is not None:
-            self.grids[prediction.pair] = grid
             record["grid"] = {
                 "scores": _encode(grid.scores.astype("<f4")),
                 "source_inside": _encode(np.packbits(grid.source_inside)),
@@ -111,46 +119,73 @@ class PredictionFile:
         """Whether every pair of the run has its predictions."""
         return self.header is not None and len(self.predictions) == self.header.pairs
 
+    def grids(self) -> dict[str, GridMatches]:
+        """The grid matches of every pair, read from the file.
+
+        Raises:
+            InputError: they were not kept, or are damaged.
+        """
+        with self.path.open("rb") as file:
+            file.readline()
+            try:
+                return {record["pair"]: _decode_grid(record["grid"]) for record in map(json.loads, file)}
+            except _DAMAGED:
+                raise InputError(f"{self.path} holds no grid matches; evaluate again with --clutter") from None
+
     def _read(self) -> None:
-        content = self.path.read_bytes()
-        lines = content.split(b"\n")
-        whole = len(content) - len(lines[-1])  # what follows the last newline was cut short
-        try:
-            first = json.loads(lines[0])
-            if first.pop("format") != FORMAT:
-                raise ValueError
-            self.header = Header(**first)
-            for line in lines[1:-1]:
-                self._take(json.loads(line))
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise InputError(
-                f"{self.path} is not a file of predictions; name another file, or delete it"
-            ) from None
-        if whole < len(content):
+        whole = 0
+        with self.path.open("rb") as file:
+            for number, line in enumerate(file):
+                if not line.endswith(b"\n"):  # cut short
+                    if number == 0 and not line.startswith(_BEGINNING[: len(line)]):
+                        self._refuse(1)
+                    break
+                try:
+                    self._take_line(number, json.loads(line))
+                except _DAMAGED:
+                    self._refuse(number + 1)
+                whole += len(line)
+        if whole < self.path.stat().st_size:
             with self.path.open("r+b") as file:
                 file.truncate(whole)
 
-    def _take(self, record: dict[str, Any]) -> None:
+    def _refuse(self, line: int) -> NoReturn:
+        raise InputError(
+            f"{self.path}, line {line}, is not a file of predictions; name another file, or delete it"
+        ) from None
+
+    def _take_line(self, number: int, record: dict[str, Any]) -> None:
+        if number == 0:
+            if record.pop("format") != FORMAT or not isinstance(record["model"], dict):
+                raise ValueError
+            self.header = Header(**record)
+            return
         points = np.array(record["points"], dtype=np.float64).reshape(-1, 2)
         sizes = [(int(height), int(width)) for height, width in (record["source_size"], record["target_size"])]
-        self.predictions[record["pair"]] = Prediction(record["pair"], points, *sizes)
-        if "grid" in record:
-            grid = record["grid"]
-            scores = np.frombuffer(base64.b64decode(grid["scores"]), dtype="<f4")
-            inside = [
-                np.unpackbits(np.frombuffer(base64.b64decode(grid[side]), dtype=np.uint8), count=len(scores)) > 0
-                for side in ("source_inside", "target_inside")
-            ]
-            self.grids[record["pair"]] = GridMatches(scores, *inside)
+        self.predictions[str(record["pair"])] = Prediction(str(record["pair"]), points, *sizes)
+        self.seconds += float(record["seconds"])
 
 
 def fingerprint(pairs: Iterable[Pair]) -> str:
-    """SHA-256 of what the predictions depend on: names, image file names and source keypoints."""
+    """SHA-256 of the pairs: names, images (folder, name, size in bytes), keypoints, boxes and masks."""
     digest = hashlib.sha256()
     for pair in pairs:
-        digest.update(f"{pair.name}\0{pair.source.path.name}\0{pair.target.path.name}\0".encode())
-        digest.update(np.ascontiguousarray(pair.source.keypoints, dtype="<f8").tobytes())
+        digest.update(pair.name.encode())
+        for side in (pair.source, pair.target):
+            size = side.path.stat().st_size if side.path.is_file() else -1
+            mask = side.mask.name if side.mask is not None else ""
+            digest.update(f"\0{side.path.parent.name}/{side.path.name}\0{size}\0{side.box}\0{mask}\0".encode())
+            digest.update(np.ascontiguousarray(side.keypoints, dtype="<f8").tobytes())
     return digest.hexdigest()
+
+
+def _decode_grid(grid: dict[str, str]) -> GridMatches:
+    scores = np.frombuffer(base64.b64decode(grid["scores"]), dtype="<f4")
+    inside = [
+        np.unpackbits(np.frombuffer(base64.b64decode(grid[side]), dtype=np.uint8), count=len(scores)) > 0
+        for side in ("source_inside", "target_inside")
+    ]
+    return GridMatches(scores, *inside)
 
 
 def _encode(values: np.ndarray) -> str:

@@ -3,6 +3,7 @@
 import base64
 import html
 import io
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,7 +105,8 @@ def _sections(
         clutter = result["clutter"]
         line = list(zip(clutter["recall"], clutter["precision"], strict=True))
         figure = plot_precision_recall({result["model"]["name"]: line})
-        yield "Robustness to clutter", [_plot(figure, f"Area under the curve: {clutter['area']:.3f}.")]
+        caption = f"Area under the curve: {clutter['area']:.3f}. Candidates: {clutter['description']}."
+        yield "Robustness to clutter", [_plot(figure, caption)]
     yield from _example_sections(pairs, file, protocol)
     model = result["model"]
     facts = [["parameters", str(model["parameters"])], ["weights (SHA-256)", model["weights_sha256"][:16] + "…"]]
@@ -185,18 +187,21 @@ def _html_row(cells: list[str], tag: str) -> str:
     return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
 
+def _plain(text: str) -> str:
+    """Text that Markdown shows as it is: category and pair names come from strangers' files."""
+    return re.sub(r"([\\`*_{}\[\]()#!|])", r"\\\1", html.escape(" ".join(text.split()), quote=False))
+
+
 def _as_markdown(title: str, sections: list[Section]) -> str:
-    parts = [f"# {title}"]
+    parts = [f"# {_plain(title)}"]
     for heading, blocks in sections:
-        parts.append(f"## {heading}")
+        parts.append(f"## {_plain(heading)}")
         for block in blocks:
             if isinstance(block, Picture):
-                parts.append(f"![{block.caption}]({_address(block)})\n\n{block.caption}")
+                parts.append(f"![{_plain(block.caption)}]({_address(block)})\n\n{_plain(block.caption)}")
             elif isinstance(block, Table):
-                rows = [block.headings, ["---"] * len(block.headings), *block.rows]
-                parts.append(
-                    "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
-                )
+                lines = ["| " + " | ".join(map(_plain, row)) + " |" for row in (block.headings, *block.rows)]
+                parts.append("\n".join([lines[0], "|" + " --- |" * len(block.headings), *lines[1:]]))
             else:
-                parts.append(block)
+                parts.append(_plain(block))
     return "\n\n".join(parts) + "\n"

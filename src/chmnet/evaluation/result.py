@@ -6,7 +6,7 @@ import numpy as np
 
 from chmnet.data.pairs import Pair
 from chmnet.errors import InputError
-from chmnet.evaluation.predictions import PredictionFile
+from chmnet.evaluation.predictions import GRID_SIDE, PredictionFile
 from chmnet.metrics import (
     SPAIR_FLAGS,
     Clutter,
@@ -42,6 +42,7 @@ def evaluate(pairs: list[Pair], file: PredictionFile, protocol: Protocol) -> dic
         "protocol": {**protocol.to_dict(), "description": protocol.describe()},
         "pck": alpha_keys(total.pck),
         "per_class": {name: alpha_keys(values) for name, values in sorted(total.per_class.items())},
+        "seconds": round(file.seconds, 2),
         "model": file.header.model,
     }
     if total.excluded:
@@ -61,7 +62,8 @@ def evaluate(pairs: list[Pair], file: PredictionFile, protocol: Protocol) -> dic
 
 def clutter(pairs: list[Pair], file: PredictionFile) -> Clutter:
     """The paper's clutter measure over the matches of all pairs together."""
-    grids = [file.grids[pair.name] for pair in pairs]
+    known = file.grids()
+    grids = [known[pair.name] for pair in pairs]
     return clutter_curve(
         np.concatenate([grid.source_inside for grid in grids]),
         np.concatenate([grid.target_inside for grid in grids]),
@@ -75,6 +77,10 @@ def _clutter_as_json(curve: Clutter) -> dict[str, Any]:
     places = np.unique(np.searchsorted(curve.recall, wanted).clip(max=len(curve.recall) - 1))
     return {
         "area": curve.area,
+        "description": (
+            f"best matches of a {GRID_SIDE}×{GRID_SIDE} grid, ranked by score; right are those with both ends "
+            "inside the object's mask, or its box where there is no mask"
+        ),
         "recall": curve.recall[places].tolist(),
         "precision": curve.precision[places].tolist(),
     }

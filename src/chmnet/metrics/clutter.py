@@ -25,10 +25,9 @@ def inside(points: Float[np.ndarray, "n 2"], region: Box | Bool[np.ndarray, "h w
     """Which points (x, y) lie inside an object's region, in pixels of the same picture.
 
     Args:
-        points: in pixels, (0, 0) the centre of the top-left pixel.
-        region: a box, its edges included; or the mask of the whole picture, read at the pixel nearest to a point.
-            The picture reaches to x = width and y = height, where the last points of a regular grid lie
-            (:mod:`chmnet.geometry`); what is beyond is outside.
+        points: in pixels, measured from the picture's corner (:mod:`chmnet.geometry`).
+        region: a box, its edges included; or the mask of the whole picture, read at the pixel a point lies in.
+            The picture reaches to x = width and y = height, both included; what is beyond is outside.
 
     Example:
         >>> points = np.array([[0.0, 0.0], [1.4, 0.6], [5.0, 5.0]])
@@ -42,9 +41,9 @@ def inside(points: Float[np.ndarray, "n 2"], region: Box | Bool[np.ndarray, "h w
         left, top, right, bottom = region
         return (left <= x) & (x <= right) & (top <= y) & (y <= bottom)
     height, width = region.shape
-    within = (x >= -0.5) & (x <= width) & (y >= -0.5) & (y <= height)
-    column = np.floor(np.where(within, x, 0) + 0.5).astype(np.intp).clip(max=width - 1)
-    row = np.floor(np.where(within, y, 0) + 0.5).astype(np.intp).clip(max=height - 1)
+    within = (x >= 0) & (x <= width) & (y >= 0) & (y <= height)
+    column = np.floor(np.where(within, x, 0)).astype(np.intp).clip(max=width - 1)
+    row = np.floor(np.where(within, y, 0)).astype(np.intp).clip(max=height - 1)
     return within & region[row, column]
 
 
