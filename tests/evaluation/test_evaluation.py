@@ -183,6 +183,7 @@ def run(root: Path, *arguments: str) -> str:
 def test_command_prints_the_protocol_and_writes_json(root: Path, tmp_path: Path) -> None:
     output = run(root, "--json", str(tmp_path / "r.json"), "--alpha", "0.1", "--alpha", "0.2")
     assert "keypoints' own box (bbox-kp)" in output
+    assert "model: nearest-neighbour (image_size=[64, 64])" in output
     result = json.loads((tmp_path / "r.json").read_text())
     assert result.keys() >= {"dataset", "split", "pairs", "protocol", "pck", "per_class", "seconds", "model"}
     assert result["pairs"] == 6
@@ -260,6 +261,8 @@ def test_killed_and_started_again_gives_the_same_json(root: Path, tmp_path: Path
         (["--deduplicate"], "only pf-pascal"),
         (["--clutter"], "neither a mask nor a box"),
         (["--report", "r.pdf"], ".html or .md"),
+        (["--predictions", "p.jsonl", "--json", "p.jsonl", "--overwrite"], "is an input already"),
+        (["--json", "r.md", "--report", "r.md"], "is another output already"),
         (["--set", "nonsense"], "key=value"),
         (["--set", "matching=maybe"], "must be one of"),
         (["--backbone", "resnet50"], "needs weights"),

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from chmnet.atomic import atomic_path, check_writable
+from chmnet.atomic import atomic_path
+from chmnet.cli.outputs import check_outputs
 from chmnet.cli.progress import track
 from chmnet.config import parse_changes
 from chmnet.errors import InputError
@@ -63,9 +64,7 @@ def evaluate(
 
     `chmnet evaluate --dataset pf-pascal --root datasets --predictions p.jsonl --threshold img --alpha 0.1`
     """
-    for path in (json_file, report):
-        if path is not None:
-            check_writable(path, overwrite)
+    check_outputs([predictions, pair_list], [json_file, report], overwrite)
     if report is not None and report.suffix.lower() not in (".html", ".md"):
         raise InputError(f"a report must end in .html or .md, got {report.name!r}")
     if deduplicate and dataset != "pf-pascal":
@@ -149,11 +148,15 @@ def _predictions(
 
     name = model or DEFAULT_MODEL
     network = load_model(name, backbone, backbone_weights, changes)
-    header = Header.of(dataset, split, pairs, describe_model(name, network), clutter)
+    details = [backbone] * bool(backbone) + [f"{key}={value}" for key, value in changes.items()]
+    title = f"{name} ({', '.join(details)})" if details else name
+    header = Header.of(dataset, split, pairs, describe_model(title, network), clutter)
     if path is None:
         file = PredictionFile(_unfinished(header))
     if file.complete and file.header == replace(header, clutter=True):
         return file  # it has all that is asked for, and more
+    done = f", {len(file.predictions)} of them done before" if file.predictions else ""
+    typer.echo(f"{len(pairs)} pairs with the model {title}{done}", err=True)
     predict(pairs, network, file, header, lambda remaining: track(remaining, "pairs"))
     return file
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from chmnet.atomic import atomic_path, check_writable
+from chmnet.atomic import atomic_path
+from chmnet.cli.outputs import check_outputs
 from chmnet.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ def match(
     `chmnet match horse.png zebra.png --points "20,30 150,80" --json matches.json`
     """
     given = parse_points(points)
-    _check_outputs([source, target], [output, json_file], overwrite)
+    check_outputs([source, target], [output, json_file], overwrite)
+    if output is not None:
+        _check_picture_format(output)
     from chmnet.matcher import Matcher
     from chmnet.pictures import open_picture
     from chmnet.weights import DEFAULT_MODEL, MODELS
@@ -78,22 +81,11 @@ def parse_points(text: str) -> Rows:
     return rows
 
 
-def _check_outputs(inputs: list[Path], outputs: list[Path | None], overwrite: bool) -> None:
-    """Find out before the work, not after it, what cannot or should not be written."""
-    taken = {path.resolve(): "a picture to match" for path in inputs}
-    for path in outputs:
-        if path is None:
-            continue
-        if path.resolve() in taken:
-            raise InputError(f"{path} is {taken[path.resolve()]} already; choose another name")
-        taken[path.resolve()] = "an output"
-        check_writable(path, overwrite)
-    picture = outputs[0]
-    if picture is not None:
-        from PIL.Image import SAVE, registered_extensions
+def _check_picture_format(path: Path) -> None:
+    from PIL.Image import SAVE, registered_extensions
 
-        if registered_extensions().get(picture.suffix.lower()) not in SAVE:
-            raise InputError(f"cannot tell the picture format from {picture.name!r}; end the name in .png or .jpg")
+    if registered_extensions().get(path.suffix.lower()) not in SAVE:
+        raise InputError(f"cannot tell the picture format from {path.name!r}; end the name in .png or .jpg")
 
 
 def _spread_out(matches: "Matches", count: int) -> "Matches":
