@@ -30,7 +30,7 @@ def inside(points: Float[np.ndarray, "n 2"], region: Box | Bool[np.ndarray, "h w
             The picture reaches to x = width and y = height, both included; what is beyond is outside.
 
     Example:
-        >>> points = np.array([[0.0, 0.0], [1.4, 0.6], [5.0, 5.0]])
+        >>> points = np.array([[0.0, 0.0], [1.4, 1.6], [5.0, 5.0]])
         >>> inside(points, (1.0, 0.0, 5.0, 5.0)).tolist()
         [False, True, True]
         >>> inside(points, np.array([[True, False], [True, True]])).tolist()
