@@ -133,8 +133,11 @@ def test_files_that_say_nothing_about_the_stride_fit_both(tmp_path: Path) -> Non
 
 
 def test_stride_means_nothing_to_basic_blocks(tmp_path: Path) -> None:
-    path = saved(tmp_path, published_state(), ".safetensors", {"stride_on": "conv1"})
-    load_backbone_weights(small_resnet(stride_on="conv2"), path)
+    state = published_state()
+    path = saved(tmp_path, state, ".safetensors", {"stride_on": "conv1"})
+    backbone = small_resnet(stride_on="conv2")
+    load_backbone_weights(backbone, path)
+    torch.testing.assert_close(backbone.state_dict()["conv1.weight"], state["conv1.weight"])
 
 
 def test_he_weights_say_where_they_stride(shared: Path) -> None:
