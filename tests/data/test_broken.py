@@ -25,7 +25,7 @@ def text_change(file: Path, old: str, new: str) -> Break:
     return lambda root: replace_text(root / file, old, new)
 
 
-def check(root: Path, dataset: str, words: str, split: str = "test") -> None:
+def check_refused(root: Path, dataset: str, words: str, split: str = "test") -> None:
     """Loading raises one sentence with these words; the summary has the same sentence among its problems."""
     with pytest.raises(InputError) as caught:
         load_pairs(dataset, root, split)
@@ -101,7 +101,7 @@ WILLOW: dict[str, tuple[Break, str]] = {
 def test_pf_willow(tmp_path: Path, kind: str) -> None:
     spoil, words = WILLOW[kind]
     spoil(trees.make_pf_willow(tmp_path))
-    check(tmp_path, "pf-willow", words)
+    check_refused(tmp_path, "pf-willow", words)
 
 
 PASCAL: dict[str, tuple[Break, str]] = {
@@ -155,7 +155,7 @@ PASCAL: dict[str, tuple[Break, str]] = {
 def test_pf_pascal(tmp_path: Path, kind: str) -> None:
     spoil, words = PASCAL[kind]
     spoil(trees.make_pf_pascal(tmp_path))
-    check(tmp_path, "pf-pascal", words)
+    check_refused(tmp_path, "pf-pascal", words)
 
 
 PASCAL_TRAINING: dict[str, tuple[Break, str]] = {
@@ -177,7 +177,7 @@ PASCAL_TRAINING: dict[str, tuple[Break, str]] = {
 def test_pf_pascal_training(tmp_path: Path, kind: str) -> None:
     spoil, words = PASCAL_TRAINING[kind]
     spoil(trees.make_pf_pascal(tmp_path))
-    check(tmp_path, "pf-pascal", words, "train")
+    check_refused(tmp_path, "pf-pascal", words, "train")
 
 
 VERSION_7_3 = b"MATLAB 7.3 MAT-file".ljust(124, b" ") + b"\x00\x02IM" + bytes(512)
@@ -226,7 +226,7 @@ PASCAL_MAT: dict[str, tuple[Break, str]] = {
 def test_pf_pascal_official_layout(tmp_path: Path, kind: str) -> None:
     spoil, words = PASCAL_MAT[kind]
     spoil(trees.make_pf_pascal_mat(tmp_path))
-    check(tmp_path, "pf-pascal", words)
+    check_refused(tmp_path, "pf-pascal", words)
 
 
 def spair(change: Callable[[dict], object]) -> Break:
@@ -294,7 +294,7 @@ SPAIR: dict[str, tuple[Break, str]] = {
 def test_spair(tmp_path: Path, kind: str) -> None:
     spoil, words = SPAIR[kind]
     spoil(trees.make_spair(tmp_path))
-    check(tmp_path, "spair-71k", words)
+    check_refused(tmp_path, "spair-71k", words)
 
 
 def animal(change: Callable[[dict], object]) -> Break:
@@ -381,7 +381,7 @@ COCO: dict[str, tuple[Break, str]] = {
 def test_coco(tmp_path: Path, kind: str) -> None:
     spoil, words = COCO[kind]
     spoil(trees.make_coco(tmp_path))
-    check(tmp_path, "coco", words)
+    check_refused(tmp_path, "coco", words)
 
 
 def test_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
