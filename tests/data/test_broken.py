@@ -344,7 +344,7 @@ def test_animal_pose(tmp_path: Path, kind: str) -> None:
         with pytest.raises(InputError, match=words):
             load_pairs("animal-pose", tmp_path)
     else:
-        check(tmp_path, "animal-pose", words)
+        check_refused(tmp_path, "animal-pose", words)
 
 
 def coco(key: str, **values: object) -> Break:
