@@ -169,6 +169,9 @@ class ModelConfig(TomlConfig):
     """Activation after the last vote: none (the paper) or softplus (the authors' code)."""
     mutual_filter: bool = False
     """Soft mutual-nearest-neighbour filter at the end (the authors' code)."""
+    backend: Literal["auto", "native", "folded", "reference"] = "auto"
+    """Who computes the votes of Hough layers. ``folded`` adds up in the order of the authors' code: where whole
+    regions tie for the best match, the last bit decides."""
     initialisation: Literal["scaled", "reference"] = "scaled"
     """Weights times the number of taps sharing them, in both layers; or, as in the authors' code, in 6D."""
     loss: Literal["distance", "squared-distance"] = "distance"
@@ -315,6 +318,7 @@ PRESETS: dict[str, ModelConfig] = {
         rectify="after-resize",
         output="softplus",
         mutual_filter=True,
+        backend="folded",
         initialisation="reference",
         loss="squared-distance",
     ),

@@ -39,7 +39,7 @@ def collect() -> dict[str, Any]:
     import torch
 
     from chmnet import __version__
-    from chmnet.ops import available_backends, unavailable_backends
+    from chmnet.ops import available_backends, native, unavailable_backends
     from chmnet.weights import MODELS
 
     return {
@@ -50,6 +50,7 @@ def collect() -> dict[str, Any]:
         "devices": ", ".join(["cpu", *(["cuda"] if torch.cuda.is_available() else [])]),
         "convolution back-ends": available_backends(),
         "not available": unavailable_backends(),
+        "instruction sets": ", ".join(native.instruction_sets()),
         "models": {name: known.description for name, known in MODELS.items()},
     }
 

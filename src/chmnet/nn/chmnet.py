@@ -70,6 +70,7 @@ class MatchingHead(nn.Module):
                 config.scale_window if self.over_scales else None,
                 config.first_sharing,
                 out_channels=config.channels,
+                backend=config.backend,
             )
             layer.reset_parameters(scaled=config.initialisation == "scaled" or self.over_scales)
             return layer
@@ -82,7 +83,13 @@ class MatchingHead(nn.Module):
     def _last_vote(self) -> nn.Module:
         config = self.config
         if config.matching == "hough" and config.last_layer:
-            layer = HoughMatching(config.spatial_window, None, config.last_sharing, in_channels=config.channels)
+            layer = HoughMatching(
+                config.spatial_window,
+                None,
+                config.last_sharing,
+                in_channels=config.channels,
+                backend=config.backend,
+            )
             layer.reset_parameters(scaled=config.initialisation == "scaled")
             return layer
         if config.matching == "regularised-hough" and config.last_layer:

@@ -21,6 +21,7 @@ class HoughMatching(nn.Module):
         in_channels: channels of the correlation that comes in.
         out_channels: channels that go out.
         bias: whether to add one learned number to each output channel.
+        backend: who convolves; see :func:`chmnet.ops.conv_nd`.
 
     Input and output axes: ``b c hs ws ht wt``, or with scales ``b c ss st hs ws ht wt``.
 
@@ -43,6 +44,7 @@ class HoughMatching(nn.Module):
         in_channels: int = 1,
         out_channels: int = 1,
         bias: bool = True,
+        backend: str = "auto",
     ) -> None:
         super().__init__()
         for name, channels in (("in_channels", in_channels), ("out_channels", out_channels)):
@@ -50,6 +52,7 @@ class HoughMatching(nn.Module):
                 raise InputError(f"{name} must be at least 1, got {channels}")
         self.spatial, self.scale, self.sharing = spatial, scale, sharing
         self.in_channels, self.out_channels = in_channels, out_channels
+        self.backend = backend
         self.groups: TapGroups = tap_groups(spatial, scale, sharing)
         self.register_buffer("index", self.groups.index.clone(), persistent=False)
         self.register_buffer("count", self.groups.count.clone(), persistent=False)
@@ -84,7 +87,7 @@ class HoughMatching(nn.Module):
                 f"correlation must have the axes {axes}, got {correlation.dim()} axes "
                 f"of shape {list(correlation.shape)}"
             )
-        return conv_nd(correlation, self.kernel(), self.bias)
+        return conv_nd(correlation, self.kernel(), self.bias, backend=self.backend)
 
     def extra_repr(self) -> str:
         """What ``print(layer)`` shows."""

@@ -1,0 +1,120 @@
+// The inner loops in the compiler's portable vectors. This file is compiled once for each instruction set:
+// CHMNET_TABLE names the table it defines, CHMNET_LANES the floats of a vector, CHMNET_ROWS how many rows of
+// weights are worked on at once (as many as registers hold). It uses no library templates: a copy of one of
+// them compiled for a newer processor could otherwise be linked into the code for an older one.
+#include "kernels.h"
+
+namespace chmnet {
+namespace {
+
+constexpr long kLanes = CHMNET_LANES;
+constexpr long kBlock = 2;  // vectors worked on at once
+
+typedef float Vector __attribute__((vector_size(kLanes * sizeof(float)), aligned(sizeof(float)), may_alias));
+typedef float AlignedVector __attribute__((vector_size(kLanes * sizeof(float)), may_alias));
+
+inline AlignedVector load(const float *from) { return *reinterpret_cast<const Vector *>(from); }
+inline void store(float *to, AlignedVector value) { *reinterpret_cast<Vector *>(to) = value; }
+
+template <int Rows>
+inline void weighted_rows(const WeightedSum &sum, long row, long column, const AlignedVector *planes) {
+    AlignedVector total[Rows][kBlock];
+    float *result = sum.result + row * sum.result_pitch + column;
+    for (int m = 0; m < Rows; ++m)
+        for (int n = 0; n < kBlock; ++n)
+            total[m][n] = sum.add ? load(result + m * sum.result_pitch + n * kLanes) : AlignedVector{};
+    for (long k = 0; k < sum.terms; ++k) {
+        const float *weights = sum.rows[k] + row;
+        const AlignedVector *values = planes + k * kBlock;
+        for (int m = 0; m < Rows; ++m)
+            for (int n = 0; n < kBlock; ++n) total[m][n] += weights[m] * values[n];
+    }
+    for (int m = 0; m < Rows; ++m)
+        for (int n = 0; n < kBlock; ++n) store(result + m * sum.result_pitch + n * kLanes, total[m][n]);
+}
+
+template <int Rows>
+inline void weighted_rows_of(int rows, const WeightedSum &sum, long row, long column, const AlignedVector *planes) {
+    if (rows == Rows) return weighted_rows<Rows>(sum, row, column, planes);
+    if constexpr (Rows > 1) weighted_rows_of<Rows - 1>(rows, sum, row, column, planes);
+}
+
+void weighted_sum(const WeightedSum &sum) {
+    const long blocks = (sum.outputs + CHMNET_ROWS - 1) / CHMNET_ROWS;
+    AlignedVector planes[kMaxTerms * kBlock];
+    for (long column = 0; column < sum.length; column += kBlock * kLanes) {
+        for (long k = 0; k < sum.terms; ++k)
+            for (int n = 0; n < kBlock; ++n) {
+                AlignedVector value = load(sum.first[k] + column + n * kLanes);
+                if (sum.second[k]) value += load(sum.second[k] + column + n * kLanes);
+                planes[k * kBlock + n] = value;
+            }
+        for (long block = 0; block < blocks; ++block) {
+            const long row = block * sum.outputs / blocks, end = (block + 1) * sum.outputs / blocks;
+            weighted_rows_of<CHMNET_ROWS>(static_cast<int>(end - row), sum, row, column, planes);
+        }
+    }
+}
+
+void shifted_sum(const ShiftedSum &sum) {
+    constexpr int vectors = kLengthStep / kLanes >= 4 ? 4 : 2;
+    for (long column = 0; column < sum.length; column += vectors * kLanes) {
+        AlignedVector total[vectors] = {};
+        for (long t = 0; t < sum.terms; ++t)
+            for (int n = 0; n < vectors; ++n) total[n] += load(sum.planes[t] + column + n * kLanes);
+        for (int n = 0; n < vectors; ++n) store(sum.result + column + n * kLanes, total[n] + sum.bias);
+    }
+}
+
+constexpr int kShifts = 3;  // by
+constexpr int kPlanes = 4;  // products at once
+
+template <int Shifts, int Planes>
+inline void products(const ShiftedProducts &task, long shift, long plane) {
+    AlignedVector total[Shifts][Planes] = {};
+    const float *const *shifted = task.shifted + shift;
+    const float *const *planes = task.planes + plane;
+    for (long j = 0; j < task.length; j += kLanes) {
+        AlignedVector values[Planes];
+        for (int g = 0; g < Planes; ++g) values[g] = load(planes[g] + j);
+        for (int s = 0; s < Shifts; ++s) {
+            const AlignedVector x = load(shifted[s] + j);
+            for (int g = 0; g < Planes; ++g) total[s][g] += x * values[g];
+        }
+    }
+    for (int g = 0; g < Planes; ++g)
+        for (int s = 0; s < Shifts; ++s) {
+            float *result = task.result + (task.places[plane + g] * task.shifts + shift + s) * kMaxLanes;
+            store(result, load(result) + total[s][g]);
+        }
+}
+
+template <int Planes>
+inline void products_of_shifts(const ShiftedProducts &task, long plane) {
+    long shift = 0;
+    for (; shift + kShifts <= task.shifts; shift += kShifts) products<kShifts, Planes>(task, shift, plane);
+    if (task.shifts - shift == 2) products<2, Planes>(task, shift, plane);
+    if (task.shifts - shift == 1) products<1, Planes>(task, shift, plane);
+}
+
+void shifted_products(const ShiftedProducts &task) {
+    long plane = 0;
+    for (; plane + kPlanes <= task.count; plane += kPlanes) products_of_shifts<kPlanes>(task, plane);
+    if (task.count - plane == 3) products_of_shifts<3>(task, plane);
+    if (task.count - plane == 2) products_of_shifts<2>(task, plane);
+    if (task.count - plane == 1) products_of_shifts<1>(task, plane);
+}
+
+void add(float *result, const float *values, long length) {
+    for (long j = 0; j < length; j += kLanes) store(result + j, load(result + j) + load(values + j));
+}
+
+}  // namespace
+
+#define CHMNET_TEXT_OF(name) #name
+#define CHMNET_TEXT(name) CHMNET_TEXT_OF(name)
+
+extern const Kernels CHMNET_TABLE;
+const Kernels CHMNET_TABLE = {CHMNET_TEXT(CHMNET_NAME), weighted_sum, shifted_sum, shifted_products, add};
+
+}  // namespace chmnet

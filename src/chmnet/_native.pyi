@@ -1,0 +1,16 @@
+from torch import Tensor
+
+def instruction_sets() -> list[str]: ...
+def convolve(
+    x: Tensor,
+    kernels: Tensor,
+    table: Tensor,
+    family: int,
+    bias: Tensor,
+    result: Tensor,
+    instructions: str,
+    threads: int,
+) -> None: ...
+def kernel_gradient(
+    x: Tensor, gradient: Tensor, table: Tensor, result: Tensor, instructions: str, threads: int
+) -> None: ...
