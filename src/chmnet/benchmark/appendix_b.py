@@ -32,7 +32,9 @@ def conv_6d(x: Tensor, weight: Tensor) -> Tensor:
     """``[b, i, s, t, …4D]`` and ``[o, i, ks, kt, …4D]`` to ``[b, o, s, t, …4D]``."""
     batch, _, sources, targets = x.shape[:4]
     outputs, _, source_taps, target_taps = weight.shape[:4]
-    slices = conv_4d(rearrange(x, "b i s t ... -> (b s t) i ..."), rearrange(weight, "o i p q ... -> (o p q) i ..."))
+    slices = conv_4d(
+        rearrange(x, "b i s t ... -> (b s t) i ..."), rearrange(weight, "o i p q ... -> (o p q) i ...")
+    )
     slices = rearrange(
         slices, "(b s t) (o p q) ... -> b o s t p q ...", b=batch, s=sources, o=outputs, p=source_taps
     )

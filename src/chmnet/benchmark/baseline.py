@@ -98,7 +98,9 @@ class BaselineHead(nn.Module):
 
     def correlate(self, source: Pyramid, target: Pyramid) -> Tensor:
         """Every scale pair by itself: normalise both, multiply, interpolate, clamp; then all stacked."""
-        pairs = [self._correlate_pair(s, t, source.size, target.size) for s in source.levels for t in target.levels]
+        pairs = [
+            self._correlate_pair(s, t, source.size, target.size) for s in source.levels for t in target.levels
+        ]
         return rearrange(torch.stack(pairs, dim=2), "b c (ss st) ... -> b c ss st ...", ss=len(source.levels))
 
     def _correlate_pair(self, source: Tensor, target: Tensor, source_size: Size, target_size: Size) -> Tensor:
@@ -126,7 +128,9 @@ class BaselineHead(nn.Module):
         factor = self.config.upsample
         (source_height, source_width), (target_height, target_width) = source.size, target.size
         scores = _resize(
-            scores, (factor * source_height, factor * source_width), (factor * target_height, factor * target_width)
+            scores,
+            (factor * source_height, factor * source_width),
+            (factor * target_height, factor * target_width),
         )
         scores = self.last(scores)
         if self.config.output == "softplus":

@@ -7,7 +7,6 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from chmnet.benchmark.plain_backbones import PlainBackbone
-from chmnet.config import ModelConfig
 from chmnet.geometry import Size
 from chmnet.nn.backbones import STRIDE
 from chmnet.nn.chmnet import CHMNet, MatchingHead
@@ -27,9 +26,9 @@ def count_parameters(model: CHMNet) -> dict[str, int]:
     backbone counts twice where source and target have one each.
 
     Example:
-        >>> from chmnet.config import BackboneConfig
+        >>> from chmnet.config import BackboneConfig, ModelConfig
         >>> count_parameters(CHMNet(ModelConfig(backbone=BackboneConfig("resnet18"))))
-        {'total': 3225365, 'backbone': 2782784, 'projections': 442368, 'votes': 275}
+        {'total': 3225429, 'backbone': 2782784, 'projections': 442368, 'votes': 275}
     """
     backbones = [model.backbone, *([model.target_backbone] if model.target_backbone is not None else [])]
     votes = [model.head.first, model.head.last]
@@ -63,7 +62,7 @@ def count_multiply_adds(model: CHMNet, source_size: Size, target_size: Size | No
         target_size: of the target; the same if ``None``.
 
     Example:
-        >>> from chmnet.config import BackboneConfig
+        >>> from chmnet.config import BackboneConfig, ModelConfig
         >>> model = CHMNet(ModelConfig(backbone=BackboneConfig("resnet18")))
         >>> counts = count_multiply_adds(model, (240, 240))
         >>> counts["first vote"], counts["last vote"]

@@ -3,7 +3,7 @@
 import ctypes
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch
 Runs = dict[str, list[float]]
 
 
-def time_together(functions: dict[str, Callable[[], Any]], repeats: int) -> Runs:
+def time_together(functions: Mapping[str, Callable[[], Any]], repeats: int) -> Runs:
     """Seconds of each run; the functions take turns, so that a slow moment of the machine hits all of them."""
     seconds: Runs = {name: [] for name in functions}
     for function in functions.values():

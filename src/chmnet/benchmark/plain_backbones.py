@@ -57,7 +57,11 @@ class PlainBackbone:
             else found[layer]
             for layer in self.layers
         ]
-        return torch.cat([F.normalize(feature, dim=1) for feature in features], 1) if len(features) > 1 else features[0]
+        return (
+            torch.cat([F.normalize(feature, dim=1) for feature in features], 1)
+            if len(features) > 1
+            else features[0]
+        )
 
     def _convolve(self, x: Tensor, convolution: str, norm: str, stride: int = 1) -> Tensor:
         """Convolution, then batch norm with the statistics of training."""
@@ -66,8 +70,9 @@ class PlainBackbone:
         if self.lite:
             x = F.pad(x, _same_padding(x, kernel, stride))
         x = F.conv2d(x, weight, None, stride, 0 if self.lite else kernel // 2, groups=groups)
-        parts = (self.weights[f"{norm}.{part}"] for part in ("running_mean", "running_var", "weight", "bias"))
-        return F.batch_norm(x, *parts, training=False, eps=self.epsilon)
+        parts = ("running_mean", "running_var", "weight", "bias")
+        mean, variance, scale, shift = (self.weights[f"{norm}.{part}"] for part in parts)
+        return F.batch_norm(x, mean, variance, scale, shift, training=False, eps=self.epsilon)
 
     def _residual(self, x: Tensor) -> Iterator[tuple[str, Tensor]]:
         x = F.max_pool2d(F.relu(self._convolve(x, "conv1", "bn1", 2)), 3, 2, 1)

@@ -12,7 +12,7 @@ from chmnet.benchmark.convolution import CASES, Case, measure_convolution
 from chmnet.benchmark.cost import count_multiply_adds, count_parameters, feature_grid
 from chmnet.benchmark.measure import matrix_product_rate
 from chmnet.benchmark.network import measure_cached, measure_growth, measure_head, measure_pair
-from chmnet.benchmark.stages import Network
+from chmnet.benchmark.pairs import Network
 from chmnet.config import ModelConfig
 from chmnet.errors import InputError
 from chmnet.geometry import Size
@@ -23,6 +23,10 @@ PARTS = ("convolution", "head", "pair", "growth")
 """What can be measured: the convolutions, the head, a whole pair, growth with image size and number of pairs."""
 
 REFERENCE = "resnet101-baseline"
+PEAK_MEMORY = (
+    "growth of resident memory (VmHWM) above what was there before, weights among it; "
+    "pairs each in a fresh process, convolutions and heads in the one that times them"
+)
 Report = dict[str, Any]
 Step = Callable[[Report], None]
 
@@ -59,12 +63,15 @@ class Plan:
 def plan(wanted: Plan) -> list[Step]:
     """The steps of a plan; each adds its numbers to a report. The first ones count and describe."""
     model, size, repeats = wanted.model.eval(), wanted.size, wanted.repeats
-    networks: dict[str, Network] = {"model": model, "baseline": Baseline(model)}
+    networks: dict[str, Network] = {"model": model}
+    if set(wanted.parts) != {"convolution"}:
+        networks["baseline"] = Baseline(model)
 
     def describe(report: Report) -> None:
         report["chmnet"] = __version__
         report["machine"] = describe_machine()
         report["repeats"], report["warm_up"] = repeats, 1
+        report["peak_memory"] = PEAK_MEMORY
         report["model"] = {"name": wanted.name, "config": model.config.to_dict(), "image_size": list(size)}
         report["baseline"] = f"{DESCRIPTION}; the model's own weights and backbone"
         report["parameters"] = count_parameters(model)

@@ -6,9 +6,9 @@ from contextlib import ExitStack, contextmanager
 from functools import wraps
 from typing import Any
 
-from torch import Tensor, nn
+import torch
+from torch import nn
 
-from chmnet.benchmark.baseline import Baseline
 from chmnet.benchmark.cost import (
     BACKBONE,
     BEST_SCALES,
@@ -20,9 +20,7 @@ from chmnet.benchmark.cost import (
     STAGES,
     TRANSFER,
 )
-from chmnet.nn.chmnet import CHMNet
-
-Network = CHMNet | Baseline
+from chmnet.benchmark.pairs import ImagePair, Network
 
 
 class Stopwatch:
@@ -54,18 +52,18 @@ class Stopwatch:
         return self._seconds
 
 
-def time_stages(network: Network, source: Tensor, target: Tensor, keypoints: Tensor) -> dict[str, float]:
+def time_stages(network: Network, pair: ImagePair) -> dict[str, float]:
     """Run one pair, images to transferred keypoints, and tell the seconds of each stage.
 
     The network runs as it always does; only the borders of its public steps are observed. A step that a network
     does not have takes no time.
     """
     stopwatch = Stopwatch()
-    with _observed(network, stopwatch):
+    with torch.inference_mode(), _observed(network, stopwatch):
         stopwatch.switch(BACKBONE)
-        correlation = network(source, target)
+        correlation = network(pair.source, pair.target)
         stopwatch.switch(TRANSFER)
-        network.transfer(correlation, keypoints)
+        network.transfer(correlation, pair.keypoints)
         seconds = stopwatch.stop()
     return {stage: seconds.get(stage, 0.0) for stage in STAGES}
 
