@@ -38,12 +38,14 @@ def print_report(report: dict[str, Any]) -> None:
 
 
 def _convolutions(report: dict[str, Any]) -> list[Table]:
-    table = Table("convolution", "", "ms", "faster", "G a second", "of a product", "peak MB", box=None)
-    for case, entry in report["convolution"].items():
-        for direction in ("forward", "forward_and_backward"):
+    tables = []
+    for direction in ("forward", "forward_and_backward"):
+        headings = (direction.replace("_", " "), "", "ms", "faster", "G a second", "of product", "peak MB")
+        table = Table(*headings, box=None)
+        for case, entry in report["convolution"].items():
             for name, row in entry[direction].items():
                 table.add_row(
-                    f"{case}, {direction.replace('_', ' ')}",
+                    case,
                     escape(name),
                     _milliseconds(row),
                     f"{row['faster_than_appendix_b']:.2f}×",
@@ -51,7 +53,8 @@ def _convolutions(report: dict[str, Any]) -> list[Table]:
                     f"{row['share_of_matrix_product']:.0%}",
                     _megabytes(row),
                 )
-    return [table]
+        tables.append(table)
+    return tables
 
 
 def _head(report: dict[str, Any]) -> list[Table]:
@@ -108,7 +111,7 @@ def giga(number: float) -> str:
 
 
 def _milliseconds(row: dict[str, Any]) -> str:
-    digits = 1 if row["median_ms"] >= 10 else 2
+    digits = 0 if row["median_ms"] >= 100 else 1 if row["median_ms"] >= 10 else 2
     median, low, high = (f"{row[f'{name}_ms']:.{digits}f}" for name in ("median", "quartile_low", "quartile_high"))
     return f"{median} ({low}–{high})"
 
