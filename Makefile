@@ -11,7 +11,7 @@ help:
 	@echo "make test       all ordinary tests, with lint and type checks before them"
 	@echo "make test-slow  the tests that take long or need the real data sets"
 	@echo "make lint       ruff and mypy only"
-	@echo "make benchmark  speed and memory of the n-dimensional convolution (three minutes)"
+	@echo "make benchmark  what the paper's network costs, against the authors' way (several minutes)"
 	@echo "make format     let ruff put the code in order"
 	@echo "make clean      remove what make made"
 
@@ -48,7 +48,7 @@ format: $(SETUP)
 	$(BIN)/ruff check --fix .
 
 benchmark: $(SETUP)
-	$(BIN)/python -m benchmarks.conv_nd
+	$(BIN)/chmnet benchmark
 
 clean:
 	rm -rf .venv build dist demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

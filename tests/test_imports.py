@@ -20,7 +20,7 @@ LAYERS: list[set[str]] = [
     {"ops", "pictures"},
     {"nn"},
     {"weights", "features"},
-    {"matcher"},
+    {"matcher", "benchmark"},
     {"evaluation"},
     {"training"},  # validates with the evaluation
     {"experiments"},

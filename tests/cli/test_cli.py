@@ -29,7 +29,7 @@ def test_help_and_version() -> None:
     runner = CliRunner()
     assert "match" in runner.invoke(app, ["--help"]).output
     assert runner.invoke(app, ["--version"]).output == f"chmnet {__version__}\n"
-    for command in ("match", "models", "info", "convert"):
+    for command in ("match", "benchmark", "models", "info", "convert"):
         assert "Example" in runner.invoke(app, [command, "--help"]).output
 
 

@@ -29,18 +29,22 @@ def conv_4d(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def conv_6d(x: Tensor, weight: Tensor) -> Tensor:
-    """``[b, 1, s, t, …4D]`` and ``[1, 1, ks, kt, …4D]`` to ``[b, 1, s, t, …4D]``."""
+    """``[b, i, s, t, …4D]`` and ``[o, i, ks, kt, …4D]`` to ``[b, o, s, t, …4D]``."""
     batch, _, sources, targets = x.shape[:4]
-    source_taps, target_taps = weight.shape[2:4]
-    slices = conv_4d(rearrange(x, "b 1 s t ... -> (b s t) 1 ..."), rearrange(weight, "1 1 p q ... -> (p q) 1 ..."))
-    slices = rearrange(slices, "(b s t) (p q) ... -> b s t p q ...", b=batch, s=sources, p=source_taps)
-    output = torch.zeros_like(x)
+    outputs, _, source_taps, target_taps = weight.shape[:4]
+    slices = conv_4d(
+        rearrange(x, "b i s t ... -> (b s t) i ..."), rearrange(weight, "o i p q ... -> (o p q) i ...")
+    )
+    slices = rearrange(
+        slices, "(b s t) (o p q) ... -> b o s t p q ...", b=batch, s=sources, o=outputs, p=source_taps
+    )
+    output = torch.zeros(batch, outputs, *x.shape[2:], dtype=x.dtype)
     for p, q in product(range(source_taps), range(target_taps)):
         s_first, s_last = _reach(sources, p - source_taps // 2)
         t_first, t_last = _reach(targets, q - target_taps // 2)
         s_shift, t_shift = p - source_taps // 2, q - target_taps // 2
-        output[:, 0, s_first:s_last, t_first:t_last] += slices[
-            :, s_first + s_shift : s_last + s_shift, t_first + t_shift : t_last + t_shift, p, q
+        output[:, :, s_first:s_last, t_first:t_last] += slices[
+            :, :, s_first + s_shift : s_last + s_shift, t_first + t_shift : t_last + t_shift, p, q
         ]
     return output
 

@@ -3,7 +3,7 @@
 import ctypes
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch
 Runs = dict[str, list[float]]
 
 
-def time_together(functions: dict[str, Callable[[], Any]], repeats: int) -> Runs:
+def time_together(functions: Mapping[str, Callable[[], Any]], repeats: int) -> Runs:
     """Seconds of each run; the functions take turns, so that a slow moment of the machine hits all of them."""
     seconds: Runs = {name: [] for name in functions}
     for function in functions.values():
@@ -26,13 +26,18 @@ def time_together(functions: dict[str, Callable[[], Any]], repeats: int) -> Runs
 
 
 def summary(seconds: list[float]) -> dict[str, float]:
-    """Median and spread in milliseconds."""
+    """Median and quartiles in milliseconds.
+
+    Example:
+        >>> summary([0.004, 0.001, 0.002, 0.003, 0.1])
+        {'median_ms': 3.0, 'quartile_low_ms': 2.0, 'quartile_high_ms': 4.0}
+    """
     milliseconds = sorted(1000 * value for value in seconds)
-    quarter = max(0, len(milliseconds) // 4)
+    quarter = len(milliseconds) // 4
     return {
-        "median_ms": round(statistics.median(milliseconds), 2),
-        "quartile_low_ms": round(milliseconds[quarter], 2),
-        "quartile_high_ms": round(milliseconds[-1 - quarter], 2),
+        "median_ms": round(statistics.median(milliseconds), 3),
+        "quartile_low_ms": round(milliseconds[quarter], 3),
+        "quartile_high_ms": round(milliseconds[-1 - quarter], 3),
     }
 
 
@@ -44,7 +49,11 @@ def matrix_product_rate(side: int = 1536, repeats: int = 7) -> float:
 
 
 def peak_megabytes(function: Callable[[], Any]) -> float | None:
-    """Largest growth of resident memory while ``function`` runs; ``None`` where Linux's counters are missing."""
+    """Largest growth of resident memory while ``function`` runs; ``None`` where Linux's counters are missing.
+
+    What is there before, such as weights, does not count: the process's high-water mark (``VmHWM``) is reset, and
+    compared with what was resident then. The first run is not measured: in it libraries set themselves up.
+    """
     status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
     try:
         function()  # libraries allocate once

@@ -1,1 +1,0 @@
-"""Speed and memory: ratios measured in one run against a named baseline, as JSON."""

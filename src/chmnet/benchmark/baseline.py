@@ -1,0 +1,212 @@
+"""The baseline: the network as the authors wrote it, with the weights of a model.
+
+A backbone for each image, run eagerly with batch norm on its own; every scale pair's correlation computed,
+interpolated and copied by itself; votes by the convolution of the paper's appendix B. The methods are those of
+:class:`chmnet.nn.chmnet.CHMNet`, so that the same stopwatch measures both.
+"""
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from torch import Tensor, nn
+
+from chmnet.benchmark import appendix_b
+from chmnet.benchmark.plain_backbones import PlainBackbone
+from chmnet.errors import InputError
+from chmnet.geometry import Size
+from chmnet.nn.chmnet import CHMNet, MatchingHead, Pyramid
+from chmnet.nn.hough import HoughMatching
+from chmnet.nn.transfer import transfer_keypoints
+from chmnet.nn.voting import NeighbourhoodConsensus
+from chmnet.ops.correlation import exchange, keep_top_matches
+
+DESCRIPTION = "eager, unfolded, pseudo-siamese backbone with appendix-B votes and straightforward correlation"
+
+
+class AppendixBVote(nn.Module):
+    """A Hough layer whose dense kernel is built anew for each call and convolved as in appendix B."""
+
+    index: Tensor
+    count: Tensor
+
+    def __init__(self, layer: HoughMatching) -> None:
+        super().__init__()
+        self.convolve = appendix_b.conv_4d if layer.scale is None else appendix_b.conv_6d
+        self.register_buffer("index", layer.groups.index.clone())
+        self.register_buffer("count", layer.groups.count.clone())
+        self.weight = _copy(layer.weight)
+        self.bias = None if layer.bias is None else _copy(layer.bias)
+
+    def forward(self, correlation: Tensor) -> Tensor:
+        """Vote: same axes and size out."""
+        scores = self.convolve(correlation, (self.weight / self.count)[..., self.index])
+        return scores if self.bias is None else _add_bias(scores, self.bias)
+
+
+class AppendixBConsensus(nn.Module):
+    """Neighbourhood consensus by appendix B."""
+
+    def __init__(self, layer: NeighbourhoodConsensus) -> None:
+        super().__init__()
+        self.weights = nn.ParameterList(_copy(weight) for weight in layer.weights)
+        self.biases = nn.ParameterList(_copy(bias) for bias in layer.biases)
+
+    def forward(self, correlation: Tensor) -> Tensor:
+        """Filter in both directions and add."""
+        return self._filter(correlation) + exchange(self._filter(exchange(correlation)))
+
+    def _filter(self, x: Tensor) -> Tensor:
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            x = F.relu(_add_bias(appendix_b.conv_4d(x, weight), bias))
+        return x
+
+
+class BaselineHead(nn.Module):
+    """Everything after the backbone, with a copy of a head's weights.
+
+    Args:
+        head: the head whose configuration and weights are taken.
+
+    Example:
+        >>> from chmnet.config import ModelConfig
+        >>> head = MatchingHead(ModelConfig.preset("reference"), in_channels=8)
+        >>> source, target = torch.rand(1, 8, 3, 4), torch.rand(1, 8, 4, 3)
+        >>> torch.allclose(BaselineHead(head)(source, target), head(source, target), rtol=1e-4)
+        True
+    """
+
+    def __init__(self, head: MatchingHead) -> None:
+        super().__init__()
+        self.config, self.scales, self.over_scales = head.config, head.scales, head.over_scales
+        self.projections = nn.ParameterList(
+            _copy(parameter) for name, parameter in head.named_parameters() if name.startswith("projections.")
+        )
+        self.first, self.last = _plain_vote(head.first), _plain_vote(head.last)
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """Match features ``b c h w``: ``b 1 HS WS HT WT``."""
+        return self.match(self.pyramid(source), self.pyramid(target))
+
+    def pyramid(self, features: Tensor) -> Pyramid:
+        """Resize, then project, one scale after the other."""
+        levels = []
+        for number, scale in enumerate(self.scales):
+            size = [max(1, round(side * scale)) for side in features.shape[-2:]]
+            level = F.interpolate(features, size, mode="bilinear", align_corners=True)
+            levels.append(F.conv2d(level, self.projections[number], padding=1) if self.projections else level)
+        return Pyramid(levels, (features.shape[2], features.shape[3]))
+
+    def correlate(self, source: Pyramid, target: Pyramid) -> Tensor:
+        """Every scale pair by itself: normalise both, multiply, interpolate, clamp; then all stacked."""
+        pairs = [
+            self._correlate_pair(s, t, source.size, target.size) for s in source.levels for t in target.levels
+        ]
+        return rearrange(torch.stack(pairs, dim=2), "b c (ss st) ... -> b c ss st ...", ss=len(source.levels))
+
+    def _correlate_pair(self, source: Tensor, target: Tensor, source_size: Size, target_size: Size) -> Tensor:
+        source, target = F.normalize(source, dim=1), F.normalize(target, dim=1)
+        scores = torch.bmm(source.flatten(2).transpose(1, 2), target.flatten(2))
+        scores = scores.unflatten(2, target.shape[2:]).unflatten(1, source.shape[2:]).unsqueeze(1)
+        if self.config.rectify == "before-resize":
+            scores = scores.clamp(min=0)
+        if self.config.keep_top:
+            scores = keep_top_matches(scores, self.config.keep_top)
+        return _resize(scores, source_size, target_size).clamp(min=0)
+
+    def vote_over_scales(self, correlation: Tensor) -> Tensor:
+        """Vote, sigmoid, then the best scale pair, in the authors' order."""
+        consensus = self.config.matching == "consensus"
+        scores = correlation if self.over_scales else correlation[:, :, 0, 0]
+        scores = self.first(_mutual_filter(scores) if consensus else scores)
+        scores = scores.sigmoid() if self.config.matching == "hough" else scores
+        scores = _mutual_filter(scores) if consensus else scores
+        return scores.amax((2, 3)) if self.over_scales else scores
+
+    def match(self, source: Pyramid, target: Pyramid) -> Tensor:
+        """Match two images whose pyramids are known."""
+        scores = self.vote_over_scales(self.correlate(source, target))
+        factor = self.config.upsample
+        (source_height, source_width), (target_height, target_width) = source.size, target.size
+        scores = _resize(
+            scores,
+            (factor * source_height, factor * source_width),
+            (factor * target_height, factor * target_width),
+        )
+        scores = self.last(scores)
+        if self.config.output == "softplus":
+            scores = F.softplus(scores)
+        return _mutual_filter(scores.clamp(min=0)) if self.config.mutual_filter else scores
+
+
+class Baseline(nn.Module):
+    """The whole network in the authors' way, with a copy of a model's weights, for inference.
+
+    Args:
+        model: the model whose configuration and weights are taken. One backbone for both images becomes two
+            with the same weights.
+
+    Example:
+        >>> from chmnet.config import BackboneConfig, ModelConfig
+        >>> model = CHMNet(ModelConfig(backbone=BackboneConfig("resnet18"))).eval()
+        >>> Baseline(model)(torch.rand(1, 3, 32, 32), torch.rand(1, 3, 32, 48)).shape
+        torch.Size([1, 1, 4, 4, 4, 6])
+    """
+
+    def __init__(self, model: CHMNet) -> None:
+        super().__init__()
+        self.config = model.config
+        self.branches = {
+            "source": PlainBackbone(model.backbone),
+            "target": PlainBackbone(model.backbone if model.target_backbone is None else model.target_backbone),
+        }
+        self.head = BaselineHead(model.head)
+
+    def features(self, images: Tensor, branch: str = "source") -> Tensor:
+        """Features of images ``b 3 h w``; ``branch`` is ``"source"`` or ``"target"``."""
+        if branch not in self.branches:
+            raise InputError(f"branch must be source or target, got {branch!r}")
+        return self.branches[branch](images)
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """Match two batches of images: ``b 1 hs ws ht wt``."""
+        return self.head(self.features(source, "source"), self.features(target, "target"))
+
+    def transfer(self, correlation: Tensor, keypoints: Tensor) -> Tensor:
+        """Move normalised source keypoints ``b n 2`` to the target."""
+        return transfer_keypoints(correlation, keypoints, self.config.transfer)
+
+
+def _plain_vote(layer: nn.Module) -> nn.Module:
+    if isinstance(layer, HoughMatching):
+        return AppendixBVote(layer)
+    if isinstance(layer, NeighbourhoodConsensus):
+        return AppendixBConsensus(layer)
+    return layer  # nothing learned, nothing convolved
+
+
+def _copy(parameter: Tensor) -> nn.Parameter:
+    return nn.Parameter(parameter.detach().clone(memory_format=torch.contiguous_format))
+
+
+def _add_bias(scores: Tensor, bias: Tensor) -> Tensor:
+    return scores + bias.view(-1, *[1] * (scores.dim() - 2))
+
+
+def _resize(scores: Tensor, source_size: Size, target_size: Size) -> Tensor:
+    """4D interpolation as two bilinear ones, each over a contiguous copy."""
+    channels, target_height = scores.shape[1], scores.shape[4]
+    planes = rearrange(scores, "b c hs ws ht wt -> (b c) (ht wt) hs ws").contiguous()
+    planes = F.interpolate(planes, source_size, mode="bilinear", align_corners=True)
+    planes = rearrange(planes, "b (ht wt) hs ws -> b (hs ws) ht wt", ht=target_height).contiguous()
+    planes = F.interpolate(planes, target_size, mode="bilinear", align_corners=True)
+    return rearrange(planes, "(b c) (hs ws) ht wt -> b c hs ws ht wt", c=channels, hs=source_size[0])
+
+
+def _mutual_filter(scores: Tensor) -> Tensor:
+    """Soft mutual nearest neighbours over the matrix of all matches."""
+    matrix = scores.flatten(4).flatten(2, 3)
+    best_source = matrix.max(dim=2, keepdim=True).values
+    best_target = matrix.max(dim=3, keepdim=True).values
+    best_source = torch.where(best_source == 0, 1e-30, best_source)
+    best_target = torch.where(best_target == 0, 1e-30, best_target)
+    return (matrix * ((matrix / best_source) * (matrix / best_target))).view(scores.shape)

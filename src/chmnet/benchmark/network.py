@@ -1,0 +1,151 @@
+"""Time and memory of the head, of whole pairs and of their stages, each model against its baseline in turns."""
+
+import statistics
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from chmnet.benchmark import memory
+from chmnet.benchmark.baseline import Baseline, BaselineHead
+from chmnet.benchmark.cost import STAGES
+from chmnet.benchmark.measure import peak_megabytes, summary, time_together
+from chmnet.benchmark.pairs import KEYPOINTS, Network, match_pair, random_pair
+from chmnet.benchmark.stages import time_stages
+from chmnet.geometry import Size
+from chmnet.nn.chmnet import CHMNet, MatchingHead
+
+Heads = Mapping[str, MatchingHead | BaselineHead]
+
+
+def measure_head(heads: Heads, in_channels: int, grid: Size, repeats: int) -> dict[str, Any]:
+    """Everything after the backbone: forward, and forward with the gradients of features and weights.
+
+    Args:
+        heads: ``"model"``, ``"baseline"``: the candidates.
+        in_channels: channels of the features.
+        grid: (height, width) of the features.
+        repeats: runs of each forward pass; half as many, at least one, of forward with backward.
+    """
+    source, target = torch.rand(1, in_channels, *grid), torch.rand(1, in_channels, *grid)
+
+    def forward(head: MatchingHead | BaselineHead) -> Tensor:
+        with torch.inference_mode():
+            return head(source, target)
+
+    def forward_and_backward(head: MatchingHead | BaselineHead) -> None:
+        leaves = [source.clone().requires_grad_(), target.clone().requires_grad_()]
+        leaves += [parameter for parameter in head.parameters() if parameter.requires_grad]
+        scores = head(leaves[0], leaves[1])
+        torch.autograd.grad(scores, leaves, torch.ones_like(scores), allow_unused=True)
+
+    passes: dict[str, tuple[Callable[[Any], Any], int]] = {
+        "forward": (forward, repeats),
+        "forward_and_backward": (forward_and_backward, max(1, repeats // 2)),
+    }
+    report: dict[str, Any] = {"in_channels": in_channels, "grid": list(grid)}
+    report["largest_difference"] = _largest_difference(forward(heads["model"]), forward(heads["baseline"]))
+    for name, (function, runs) in passes.items():
+        tasks = {candidate: partial(function, head) for candidate, head in heads.items()}
+        peaks = {candidate: peak_megabytes(task) for candidate, task in tasks.items()}
+        report[name] = _rows(time_together(tasks, runs), peaks)
+    return report
+
+
+def measure_pair(
+    networks: Mapping[str, Network], size: Size, repeats: int, multiply_adds: Mapping[str, int]
+) -> dict[str, Any]:
+    """A whole pair, images in memory to keypoints, and each stage of it.
+
+    Args:
+        networks: ``"model"``, ``"baseline"``, and others to compare with.
+        size: (height, width) of both images.
+        repeats: runs of each.
+        multiply_adds: of the model's stages, and their ``total``.
+    """
+    pair = random_pair(size)
+    laps: dict[str, list[dict[str, float]]] = {name: [] for name in networks}
+
+    def run(name: str) -> None:
+        laps[name].append(time_stages(networks[name], pair))
+
+    time_together({name: partial(run, name) for name in networks}, repeats)
+    timed = {name: found[1:] for name, found in laps.items()}  # the first one is the warm-up
+    with torch.inference_mode():
+        scores = [networks[name](pair.source, pair.target) for name in ("model", "baseline")]
+    seconds = {name: [sum(lap.values()) for lap in found] for name, found in timed.items()}
+    whole = _rows(seconds, _pair_peaks(networks, size))
+    return {
+        "keypoints": KEYPOINTS,
+        "largest_difference": _largest_difference(*scores),
+        "whole": whole,
+        "stages": {
+            stage: {
+                "multiply_adds": multiply_adds[stage],
+                **{
+                    name: _stage_row([lap[stage] for lap in found], whole[name], multiply_adds[stage], name)
+                    for name, found in timed.items()
+                },
+            }
+            for stage in STAGES
+        },
+    }
+
+
+def _stage_row(seconds: list[float], whole: Mapping[str, Any], multiply_adds: int, name: str) -> dict[str, Any]:
+    times = summary(seconds)
+    row: dict[str, Any] = {**times, "share": round(times["median_ms"] / whole["median_ms"], 4)}
+    median = statistics.median(seconds)
+    if name in ("model", "baseline") and multiply_adds and median > 0:  # other networks have other counts
+        row["multiply_adds_per_second"] = round(multiply_adds / median)
+    return row
+
+
+def measure_growth(networks: Mapping[str, Network], size: Size, repeats: int) -> dict[str, Any]:
+    """Time and peak memory of a whole pair at one size of the images."""
+    pair = random_pair(size)
+    tasks = {name: partial(match_pair, network, pair) for name, network in networks.items()}
+    return _rows(time_together(tasks, repeats), _pair_peaks(networks, size))
+
+
+def measure_cached(model: CHMNet, size: Size, count: int, repeats: int) -> dict[str, Any]:
+    """Match ``count`` pairs of images whose pyramids are known, to keypoints."""
+    pair = random_pair(size)
+    with torch.inference_mode():
+        source = model.head.pyramid(model.features(pair.source))
+        target = model.head.pyramid(model.features(pair.target, "target"))
+
+    def task() -> None:
+        with torch.inference_mode():
+            for _ in range(count):
+                model.transfer(model.head.match(source, target), pair.keypoints)
+
+    seconds = time_together({"model": task}, repeats)["model"]
+    return {**summary(seconds), "pair_ms": round(1000 * statistics.median(seconds) / count, 3)}
+
+
+def _pair_peaks(networks: Mapping[str, Network], size: Size) -> dict[str, float | None]:
+    return {
+        name: memory.pair_peak_megabytes(network.config, isinstance(network, Baseline), size)
+        for name, network in networks.items()
+    }
+
+
+def _rows(seconds: Mapping[str, list[float]], peaks: Mapping[str, float | None]) -> dict[str, Any]:
+    """Median, quartiles and peak memory of each candidate, and how much faster the model is than it."""
+    model = statistics.median(seconds["model"])
+    return {
+        name: {
+            **summary(values),
+            "model_is_faster": round(statistics.median(values) / model, 2),
+            "peak_memory_mb": peaks[name],
+        }
+        for name, values in seconds.items()
+    }
+
+
+def _largest_difference(actual: Tensor, expected: Tensor) -> float:
+    """As a share of the largest value."""
+    return float((actual - expected).abs().max() / expected.abs().max())

@@ -1,0 +1,158 @@
+"""All measurements as a list of steps, whose results make one report that JSON can hold."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from chmnet import __version__
+from chmnet.benchmark.baseline import DESCRIPTION, Baseline
+from chmnet.benchmark.convolution import CASES, Case, measure_convolution
+from chmnet.benchmark.cost import count_multiply_adds, count_parameters, feature_grid
+from chmnet.benchmark.measure import matrix_product_rate
+from chmnet.benchmark.network import measure_cached, measure_growth, measure_head, measure_pair
+from chmnet.benchmark.pairs import Network
+from chmnet.config import ModelConfig
+from chmnet.errors import InputError
+from chmnet.geometry import Size
+from chmnet.nn.chmnet import CHMNet
+from chmnet.ops import available_backends, unavailable_backends
+
+PARTS = ("convolution", "head", "pair", "growth")
+"""What can be measured: the convolutions, the head, a whole pair, growth with image size and number of pairs."""
+
+REFERENCE = "resnet101-baseline"
+PEAK_MEMORY = (
+    "growth of resident memory (VmHWM) above what was there before, weights among it; "
+    "pairs each in a fresh process, convolutions and heads in the one that times them"
+)
+Report = dict[str, Any]
+Step = Callable[[Report], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to measure, and on what."""
+
+    model: CHMNet
+    name: str
+    """How the report calls the model."""
+    size: Size
+    """(height, width) of the images."""
+    parts: tuple[str, ...] = PARTS
+    sizes: tuple[int, ...] = (120, 240, 360, 480)
+    """Sides of the square images whose growth is measured."""
+    cached_pairs: tuple[int, ...] = (1, 10, 100)
+    """Numbers of pairs that are matched with features known."""
+    repeats: int = 9
+    cases: dict[str, Case] | None = None
+    """Convolutions; the two votes of the paper's network if ``None``."""
+
+    def __post_init__(self) -> None:
+        for part in self.parts:
+            if part not in PARTS:
+                raise InputError(f"there is no part {part!r} to measure; use some of {', '.join(PARTS)}")
+        if self.repeats < 1:
+            raise InputError(f"repeats must be at least 1, got {self.repeats}")
+        wanted = [self.size, *((side, side) for side in self.sizes if "growth" in self.parts)]
+        for size in wanted:
+            self.model.config.replace(image_size=size)  # refuses what does not fit into memory
+
+
+def plan(wanted: Plan) -> list[Step]:
+    """The steps of a plan; each adds its numbers to a report. The first ones count and describe."""
+    model, size, repeats = wanted.model.eval(), wanted.size, wanted.repeats
+    networks: dict[str, Network] = {"model": model}
+    if set(wanted.parts) != {"convolution"}:
+        networks["baseline"] = Baseline(model)
+
+    def describe(report: Report) -> None:
+        report["chmnet"] = __version__
+        report["machine"] = describe_machine()
+        report["repeats"], report["warm_up"] = repeats, 1
+        report["peak_memory"] = PEAK_MEMORY
+        report["model"] = {"name": wanted.name, "config": model.config.to_dict(), "image_size": list(size)}
+        report["baseline"] = f"{DESCRIPTION}; the model's own weights and backbone"
+        report["parameters"] = count_parameters(model)
+        report["multiply_adds"] = count_multiply_adds(model, size)
+
+    def convolution(name: str, case: Case) -> Step:
+        def step(report: Report) -> None:
+            rate = report["machine"]["matrix_product_multiply_adds_per_second"]
+            report.setdefault("convolution", {})[name] = measure_convolution(case, repeats, rate)
+
+        return step
+
+    def head(report: Report) -> None:
+        heads = {name: network.head for name, network in networks.items()}
+        report["head"] = measure_head(heads, model.backbone.channels, feature_grid(size), repeats)
+
+    def pair(report: Report) -> None:
+        candidates = networks
+        if model.config.backbone.name != "resnet101":
+            reference = CHMNet(ModelConfig.preset("reference")).eval()
+            candidates = {**networks, REFERENCE: Baseline(reference)}
+            report[REFERENCE] = f"{DESCRIPTION}; ResNet-101, preset reference, random weights"
+        report["pair"] = measure_pair(candidates, size, repeats, report["multiply_adds"])
+
+    def growth(side: int) -> Step:
+        def step(report: Report) -> None:
+            entry = {
+                "multiply_adds": count_multiply_adds(model, (side, side))["total"],
+                **measure_growth(networks, (side, side), max(1, repeats // 3)),
+            }
+            report.setdefault("growth", {}).setdefault("image_size", {})[str(side)] = entry
+
+        return step
+
+    def cached(count: int) -> Step:
+        def step(report: Report) -> None:
+            entry = measure_cached(model, size, count, max(1, repeats // 3))
+            report.setdefault("growth", {}).setdefault("pairs_on_cached_features", {})[str(count)] = entry
+
+        return step
+
+    steps: list[Step] = [describe]
+    if "convolution" in wanted.parts:
+        steps += [convolution(name, case) for name, case in (wanted.cases or CASES).items()]
+    if "head" in wanted.parts:
+        steps.append(head)
+    if "pair" in wanted.parts:
+        steps.append(pair)
+    if "growth" in wanted.parts:
+        steps += [growth(side) for side in wanted.sizes]
+        steps += [cached(count) for count in wanted.cached_pairs]
+    return steps
+
+
+def run(wanted: Plan, track: Callable[[Sequence[Step]], Iterable[Step]] = iter) -> Report:
+    """Measure all that a plan names.
+
+    Args:
+        wanted: what to measure.
+        track: goes through the steps, for progress.
+
+    Example:
+        >>> from chmnet.config import BackboneConfig
+        >>> model = CHMNet(ModelConfig(backbone=BackboneConfig("resnet18")))
+        >>> report = run(Plan(model, "small", size=(32, 32), parts=("head",), repeats=1))
+        >>> sorted(report["head"]["forward"])
+        ['baseline', 'model']
+    """
+    report: Report = {}
+    for step in track(plan(wanted)):
+        step(report)
+    return report
+
+
+def describe_machine() -> dict[str, Any]:
+    """What numbers depend on; nothing that names the machine."""
+    return {
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "simd": torch.backends.cpu.get_cpu_capability(),
+        "backends": list(available_backends()),
+        "unavailable_backends": unavailable_backends(),
+        "matrix_product_multiply_adds_per_second": round(matrix_product_rate()),
+    }
