@@ -15,6 +15,7 @@ from chmnet.config import TransferConfig
 from chmnet.errors import InputError
 from chmnet.geometry import Size, grid_points, normalised_to_pixels, pixels_to_normalised
 from chmnet.nn.chmnet import CHMNet
+from chmnet.nn.inference import for_inference
 from chmnet.nn.transfer import match_confidence, sample_grid, soft_argmax
 from chmnet.pictures import open_picture, to_rgb, to_tensor
 from chmnet.weights import DEFAULT_MODEL, load_model
@@ -48,7 +49,7 @@ class MatchResult:
     @cached_property
     def confidences(self) -> Tensor:
         """``1 hs ws``: how far each of them can be trusted, 0 … 1."""
-        return match_confidence(self.correlation, self.config)
+        return match_confidence(self.correlation, self.config, self.positions)
 
     def transfer(self, points: ArrayLike) -> Matches:
         """Find points of the source picture in the target picture.
@@ -103,7 +104,8 @@ class Matcher:
     """Matches pairs of pictures with one model.
 
     Args:
-        model: a known name, a model file, or a network, which is put into inference mode.
+        model: a known name, a model file, or a network.
+        memory_mb: most memory that matching one pair may take beside the network; ``None``: no limit.
 
     Example:
         >>> matcher = Matcher("nearest-neighbour")
@@ -113,9 +115,9 @@ class Matcher:
         True
     """
 
-    def __init__(self, model: str | Path | CHMNet = DEFAULT_MODEL) -> None:
-        self.model = model if isinstance(model, CHMNet) else load_model(model)
-        self.model.eval()
+    def __init__(self, model: str | Path | CHMNet = DEFAULT_MODEL, memory_mb: float | None = None) -> None:
+        self.model = for_inference(model if isinstance(model, CHMNet) else load_model(model))
+        self.memory_mb = memory_mb
 
     def match(self, source: Picture, target: Picture) -> MatchResult:
         """Match two pictures (paths or PIL images) of any size."""
@@ -123,7 +125,11 @@ class Matcher:
         size = self.model.config.image_size
         like = next(self.model.parameters())
         with torch.inference_mode():
-            correlation = self.model(to_tensor(first, size).to(like), to_tensor(second, size).to(like))
+            images = to_tensor(first, size).to(like), to_tensor(second, size).to(like)
+            if self.memory_mb is None:
+                correlation = self.model(*images)
+            else:
+                correlation = self.model.match_within(*images, self.memory_mb)
         return MatchResult(
             correlation.cpu(),
             (first.height, first.width),

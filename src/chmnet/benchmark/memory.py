@@ -17,6 +17,7 @@ from chmnet.benchmark.pairs import match_pair, random_pair
 from chmnet.config import ModelConfig
 from chmnet.geometry import Size
 from chmnet.nn.chmnet import CHMNet
+from chmnet.nn.inference import for_inference
 
 
 def pair_peak_megabytes(config: ModelConfig, baseline: bool, size: Size) -> float | None:
@@ -47,7 +48,8 @@ def answer(request: dict[str, Any]) -> float | None:
     """Do here what :func:`pair_peak_megabytes` asks for."""
     torch.set_num_threads(request["threads"])
     model = CHMNet(ModelConfig.from_dict(request["config"])).eval()
-    network = Baseline(model) if request["baseline"] else model
+    network = Baseline(model) if request["baseline"] else for_inference(model)
+    del model  # its weights would only be in the way
     height, width = request["size"]
     pair = random_pair((height, width))
     return peak_megabytes(lambda: match_pair(network, pair))

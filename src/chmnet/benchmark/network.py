@@ -20,11 +20,12 @@ from chmnet.nn.chmnet import CHMNet, MatchingHead
 Heads = Mapping[str, MatchingHead | BaselineHead]
 
 
-def measure_head(heads: Heads, in_channels: int, grid: Size, repeats: int) -> dict[str, Any]:
+def measure_head(heads: Heads, trained: Heads, in_channels: int, grid: Size, repeats: int) -> dict[str, Any]:
     """Everything after the backbone: forward, and forward with the gradients of features and weights.
 
     Args:
-        heads: ``"model"``, ``"baseline"``: the candidates.
+        heads: ``"model"``, ``"baseline"``: the candidates, ready for inference.
+        trained: the same with parameters that have gradients.
         in_channels: channels of the features.
         grid: (height, width) of the features.
         repeats: runs of each forward pass; half as many, at least one, of forward with backward.
@@ -41,14 +42,14 @@ def measure_head(heads: Heads, in_channels: int, grid: Size, repeats: int) -> di
         scores = head(leaves[0], leaves[1])
         torch.autograd.grad(scores, leaves, torch.ones_like(scores), allow_unused=True)
 
-    passes: dict[str, tuple[Callable[[Any], Any], int]] = {
-        "forward": (forward, repeats),
-        "forward_and_backward": (forward_and_backward, max(1, repeats // 2)),
+    passes: dict[str, tuple[Callable[[Any], Any], Heads, int]] = {
+        "forward": (forward, heads, repeats),
+        "forward_and_backward": (forward_and_backward, trained, max(1, repeats // 2)),
     }
     report: dict[str, Any] = {"in_channels": in_channels, "grid": list(grid)}
     report["largest_difference"] = _largest_difference(forward(heads["model"]), forward(heads["baseline"]))
-    for name, (function, runs) in passes.items():
-        tasks = {candidate: partial(function, head) for candidate, head in heads.items()}
+    for name, (function, candidates, runs) in passes.items():
+        tasks = {candidate: partial(function, head) for candidate, head in candidates.items()}
         peaks = {candidate: peak_megabytes(task) for candidate, task in tasks.items()}
         report[name] = _rows(time_together(tasks, runs), peaks)
     return report

@@ -17,6 +17,7 @@ from chmnet.config import ModelConfig
 from chmnet.errors import InputError
 from chmnet.geometry import Size
 from chmnet.nn.chmnet import CHMNet
+from chmnet.nn.inference import for_inference
 from chmnet.ops import available_backends, unavailable_backends
 
 PARTS = ("convolution", "head", "pair", "growth")
@@ -63,7 +64,8 @@ class Plan:
 def plan(wanted: Plan) -> list[Step]:
     """The steps of a plan; each adds its numbers to a report. The first ones count and describe."""
     model, size, repeats = wanted.model.eval(), wanted.size, wanted.repeats
-    networks: dict[str, Network] = {"model": model}
+    ready = for_inference(model)
+    networks: dict[str, Network] = {"model": ready}
     if set(wanted.parts) != {"convolution"}:
         networks["baseline"] = Baseline(model)
 
@@ -86,7 +88,8 @@ def plan(wanted: Plan) -> list[Step]:
 
     def head(report: Report) -> None:
         heads = {name: network.head for name, network in networks.items()}
-        report["head"] = measure_head(heads, model.backbone.channels, feature_grid(size), repeats)
+        trained = {**heads, "model": model.head}
+        report["head"] = measure_head(heads, trained, model.backbone.channels, feature_grid(size), repeats)
 
     def pair(report: Report) -> None:
         candidates = networks
@@ -108,7 +111,7 @@ def plan(wanted: Plan) -> list[Step]:
 
     def cached(count: int) -> Step:
         def step(report: Report) -> None:
-            entry = measure_cached(model, size, count, max(1, repeats // 3))
+            entry = measure_cached(ready, size, count, max(1, repeats // 3))
             report.setdefault("growth", {}).setdefault("pairs_on_cached_features", {})[str(count)] = entry
 
         return step

@@ -29,6 +29,9 @@ def match(
         Path | None, typer.Option("--output", "-o", help="Write a picture of the matches here.")
     ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the matches here as JSON.")] = None,
+    memory_mb: Annotated[
+        float | None, typer.Option(min=1, help="Most megabytes to use beside the model. Default: no limit.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace files that exist.")] = False,
 ) -> None:
     """Find points of one picture in another.
@@ -53,7 +56,7 @@ def match(
             size = f"{pictures[0].width}×{pictures[0].height}"
             raise InputError(f"the point {x:g},{y:g} lies outside {source}, which has {size} pixels")
     name = model or DEFAULT_MODEL
-    result = Matcher(name).match(*pictures)
+    result = Matcher(name, memory_mb).match(*pictures)
     if name in MODELS and MODELS[name].note:
         typer.echo(f"chmnet: {MODELS[name].note}", err=True)
     found = result.transfer(given) if given else _spread_out(result.matches(top=300), count=12)

@@ -19,6 +19,7 @@ from chmnet.geometry import Size, grid_points, normalised_to_pixels
 from chmnet.matcher import MatchResult
 from chmnet.metrics import Prediction, Protocol, inside
 from chmnet.nn.chmnet import CHMNet
+from chmnet.nn.inference import for_inference
 from chmnet.nn.transfer import match_scores, sample_grid
 
 
@@ -33,7 +34,7 @@ def predict(
 
     Args:
         pairs: all pairs of the run.
-        model: the network, in inference mode.
+        model: the network.
         file: where predictions go, one by one.
         header: what the run is; see :meth:`PredictionFile.start`.
         track: wraps the list of pairs that remain, for a progress bar.
@@ -42,6 +43,7 @@ def predict(
         How many pictures went through the backbone.
     """
     file.start(header)
+    model = for_inference(model)
     remaining = [pair for pair in pairs if pair.name not in file.predictions]
     with FeatureStore(model) as store, torch.inference_mode():
         for pair in track(remaining):

@@ -3,6 +3,7 @@
 from chmnet.nn.backbones import Backbone, EfficientNetLite0, ResNet, build_backbone
 from chmnet.nn.chmnet import CHMNet, MatchingHead
 from chmnet.nn.hough import HoughMatching
+from chmnet.nn.inference import for_inference
 from chmnet.nn.sharing import TapGroups, tap_groups
 from chmnet.nn.transfer import dense_flow, match_confidence, match_scores, soft_argmax, transfer_keypoints
 from chmnet.nn.voting import NeighbourhoodConsensus, RegularisedHoughMatching
@@ -19,6 +20,7 @@ __all__ = [
     "TapGroups",
     "build_backbone",
     "dense_flow",
+    "for_inference",
     "match_confidence",
     "match_scores",
     "soft_argmax",

@@ -29,6 +29,8 @@ class Backbone(nn.Module, ABC):
     """
 
     default_layers: ClassVar[tuple[str, ...]]
+    normalised_by: ClassVar[dict[str, str]]
+    """Which batch norm follows which convolution of the same module, by name."""
     mean: ClassVar[tuple[float, float, float]]
     deviation: ClassVar[tuple[float, float, float]]
 
@@ -57,6 +59,8 @@ class Backbone(nn.Module, ABC):
     def forward(self, images: Float[Tensor, "b 3 h w"]) -> Float[Tensor, "b c hf wf"]:
         """Features of a batch of images (RGB, 0 … 1) on the stride-16 grid."""
         grid = tuple(math.ceil(side / STRIDE) for side in images.shape[-2:])
+        if not self.training and images.device.type == "cpu":  # what PyTorch's convolutions compute in
+            images = images.contiguous(memory_format=torch.channels_last)
         mean, deviation = (images.new_tensor(v).view(3, 1, 1) for v in (self.mean, self.deviation))
         found: dict[str, Tensor] = {}
         for name, output in self.stages((images - mean) / deviation):
@@ -128,6 +132,7 @@ class ResNet(Backbone):
     """
 
     default_layers = ("layer3",)
+    normalised_by: ClassVar[dict[str, str]] = {"conv1": "bn1", "conv2": "bn2", "conv3": "bn3", "0": "1"}
     mean = (0.485, 0.456, 0.406)
     deviation = (0.229, 0.224, 0.225)
     depths: ClassVar[dict[str, tuple[int, int, int, int]]] = {
@@ -225,6 +230,12 @@ class EfficientNetLite0(Backbone):
     """
 
     default_layers = ("blocks.10",)
+    normalised_by: ClassVar[dict[str, str]] = {
+        "conv_stem": "bn0",
+        "expand_conv": "bn0",
+        "depthwise_conv": "bn1",
+        "project_conv": "bn2",
+    }
     mean = (127 / 255,) * 3
     deviation = (128 / 255,) * 3
     # (repeats, kernel, stride of the first, expansion, channels in, channels out)

@@ -1,5 +1,6 @@
 """The network: features → correlation over scales → vote → best scales → finer grid → vote → correlation."""
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -11,16 +12,24 @@ from torch import Tensor, nn
 from chmnet.config import ModelConfig
 from chmnet.errors import ConfigError, InputError
 from chmnet.geometry import Size
-from chmnet.nn.backbones import build_backbone
-from chmnet.nn.hough import HoughMatching
+from chmnet.nn.backbones import STRIDE, build_backbone
+from chmnet.nn.hough import ExpandedVote, HoughMatching
 from chmnet.nn.transfer import transfer_keypoints
 from chmnet.nn.voting import NeighbourhoodConsensus, RegularisedHoughMatching
 from chmnet.ops.correlation import (
+    CHUNK_BYTES,
     cosine_correlation,
+    filter_in_place,
     keep_top_matches,
     mutual_nearest_neighbour_filter,
     resize_correlation,
 )
+
+BACKBONE_BYTES = 600
+"""Memory for each pixel of an image while its features are computed: what the largest backbone needs."""
+
+VOTE_COPIES = 5
+"""How often the correlation over scales is in memory while it is made and voted on."""
 
 
 class Pyramid(NamedTuple):
@@ -117,22 +126,59 @@ class MatchingHead(nn.Module):
                 levels.append(self.projections[number](level) if self.projections else level)
         return Pyramid(levels, (features.shape[2], features.shape[3]))
 
-    def match(self, source: Pyramid, target: Pyramid) -> Float[Tensor, "b 1 HS WS HT WT"]:
-        """Match two images whose pyramids are known."""
+    def match(
+        self, source: Pyramid, target: Pyramid, chunk_bytes: int = CHUNK_BYTES
+    ) -> Float[Tensor, "b 1 HS WS HT WT"]:
+        """Match two images whose pyramids are known.
+
+        Args:
+            source: features of the source images.
+            target: features of the target images.
+            chunk_bytes: without gradients the finer grid is worked on in pieces about this large.
+        """
         with torch.autocast(source.levels[0].device.type, enabled=False):
             scores = self.vote_over_scales(self.correlate(source, target))
-            factor = self.config.upsample
-            (source_height, source_width), (target_height, target_width) = source.size, target.size
-            scores = resize_correlation(
-                scores,
-                (factor * source_height, factor * source_width),
-                (factor * target_height, factor * target_width),
-            )
-            scores = self.last(scores)
-            if self.config.output == "softplus":
-                scores = F.softplus(scores)
-            # The filter is for scores that are not negative; a vote against is no match at all.
-            return mutual_nearest_neighbour_filter(scores.relu()) if self.config.mutual_filter else scores
+            fine_source, fine_target = self.fine_size(source.size), self.fine_size(target.size)
+            scores = resize_correlation(scores, fine_source, target.size)
+            if torch.is_grad_enabled():
+                scores = self._score(resize_correlation(scores, fine_source, fine_target))
+                return mutual_nearest_neighbour_filter(scores) if self.config.mutual_filter else scores
+            scores = self._score_in_chunks(scores, fine_target, chunk_bytes)
+            return filter_in_place(scores, chunk_bytes) if self.config.mutual_filter else scores
+
+    def fine_size(self, size: Size) -> Size:
+        """(height, width) of the grid that a feature grid is matched on."""
+        return self.config.upsample * size[0], self.config.upsample * size[1]
+
+    def _score(self, scores: Float[Tensor, "b c HS WS HT WT"]) -> Float[Tensor, "b 1 HS WS HT WT"]:
+        """The last vote and its activation."""
+        scores = self.last(scores)
+        if self.config.output == "softplus":
+            scores = F.softplus(scores)
+        # The filter is for scores that are not negative; a vote against is no match at all.
+        return scores.relu() if self.config.mutual_filter else scores
+
+    def _score_in_chunks(
+        self, coarse: Float[Tensor, "b c HS WS ht wt"], target_size: Size, chunk_bytes: int
+    ) -> Float[Tensor, "b 1 HS WS HT WT"]:
+        """Refine the target grid and vote, a few rows of the source at a time, with what the vote reaches around.
+
+        The numbers are those of one piece: a vote sums in the same order wherever the borders of a piece lie.
+        """
+        batch, channels, height, width = coarse.shape[:4]
+        reach = self.last.kernel().shape[2] // 2 if isinstance(self.last, HoughMatching | ExpandedVote) else height
+        # A piece is there up to six times: while it is made, before the vote, inside it, after it, as activation.
+        row_bytes = 6 * batch * channels * width * math.prod(target_size) * coarse.element_size()
+        rows = max(1, chunk_bytes // max(1, row_bytes) - 2 * reach)
+        if rows >= height or reach >= height:
+            return self._score(resize_correlation(coarse, (height, width), target_size))
+        output = coarse.new_empty(batch, 1, height, width, *target_size)
+        for first in range(0, height, rows):
+            last = min(first + rows, height)
+            low, high = max(first - reach, 0), min(last + reach, height)
+            piece = resize_correlation(coarse[:, :, low:high], (high - low, width), target_size)
+            output[:, :, first:last] = self._score(piece)[:, :, first - low : last - low]
+        return output
 
     def correlate(self, source: Pyramid, target: Pyramid) -> Float[Tensor, "b 1 ss st hs ws ht wt"]:
         """Correlation of all scale pairs (equations 6 and 7), without scales one pair."""
@@ -214,14 +260,64 @@ class CHMNet(nn.Module):
 
     def forward(self, source: Tensor, target: Tensor) -> Float[Tensor, "b 1 hs ws ht wt"]:
         """Match two batches of images ``b 3 h w``; the two may differ in size."""
-        if source.shape[0] != target.shape[0]:
-            raise InputError(
-                f"source and target must be batches of one length, got {source.shape[0]} and {target.shape[0]}"
-            )
+        self._check_batches(source, target)
         if self.target_backbone is None and source.shape == target.shape and not self.training:
             both = self.features(torch.cat([source, target]))
             return self.head(both[: len(source)], both[len(source) :])
         return self.head(self.features(source), self.features(target, branch="target"))
+
+    def match_within(self, source: Tensor, target: Tensor, memory_mb: float) -> Float[Tensor, "b 1 hs ws ht wt"]:
+        """As :meth:`forward` without gradients, in pieces that need no more than so many megabytes.
+
+        What counts is memory beside the network and the images; the result, which must fit too, is part of it.
+
+        Args:
+            source: ``b 3 h w``.
+            target: ``b 3 h w``, of the same or another size.
+            memory_mb: the limit.
+
+        Raises:
+            InputError: even one image after the other, row by row, would need more; the message says how much.
+        """
+        self._check_batches(source, target)
+        chunk_bytes = self._chunk_bytes(source, target, memory_mb)
+        correlations = []
+        with torch.no_grad():
+            for item in range(len(source)):
+                here = self.head.pyramid(self.features(source[item : item + 1]))
+                there = self.head.pyramid(self.features(target[item : item + 1], branch="target"))
+                correlations.append(self.head.match(here, there, chunk_bytes))
+        return correlations[0] if len(correlations) == 1 else torch.cat(correlations)
+
+    def _chunk_bytes(self, source: Tensor, target: Tensor, memory_mb: float) -> int:
+        """What a memory limit leaves for the pieces of the finer grid."""
+        pixels = max(images.shape[2] * images.shape[3] for images in (source, target))
+        coarse_cells, fine_cells = 1, 1
+        for images in (source, target):
+            grid = (math.ceil(images.shape[2] / STRIDE), math.ceil(images.shape[3] / STRIDE))
+            coarse_cells, fine_cells = (
+                coarse_cells * math.prod(grid),
+                fine_cells * math.prod(self.head.fine_size(grid)),
+            )
+        number_bytes = source.element_size()
+        levels = len(self.head.scales) ** 2 * self.config.channels
+        first = VOTE_COPIES * levels * coarse_cells * number_bytes
+        results = (len(source) + self.config.channels) * fine_cells * number_bytes
+        fixed = pixels * BACKBONE_BYTES + max(first, results)
+        least = results // math.ceil(source.shape[2] / STRIDE)  # a few rows of the source at a time
+        limit = int(memory_mb * 2**20)
+        if fixed + least > limit:
+            raise InputError(
+                f"matching needs about {math.ceil((fixed + least) / 2**20)} MB beside the network, "
+                f"more than the limit of {memory_mb:g}; raise the limit, or use smaller images or batches"
+            )
+        return min(limit - fixed, CHUNK_BYTES)
+
+    def _check_batches(self, source: Tensor, target: Tensor) -> None:
+        if source.shape[0] != target.shape[0]:
+            raise InputError(
+                f"source and target must be batches of one length, got {source.shape[0]} and {target.shape[0]}"
+            )
 
     def transfer(
         self, correlation: Float[Tensor, "b 1 hs ws ht wt"], keypoints: Float[Tensor, "b n 2"]

@@ -81,13 +81,7 @@ class HoughMatching(nn.Module):
 
     def forward(self, correlation: Tensor) -> Tensor:
         """Vote: convolve the correlation with the kernel, same axes and size out."""
-        axes = "b c hs ws ht wt" if self.scale is None else "b c ss st hs ws ht wt"
-        if correlation.dim() != len(axes.split()):
-            raise InputError(
-                f"correlation must have the axes {axes}, got {correlation.dim()} axes "
-                f"of shape {list(correlation.shape)}"
-            )
-        return conv_nd(correlation, self.kernel(), self.bias, backend=self.backend)
+        return _vote(correlation, self.kernel(), self.bias, self.backend)
 
     def extra_repr(self) -> str:
         """What ``print(layer)`` shows."""
@@ -95,3 +89,31 @@ class HoughMatching(nn.Module):
             f"spatial={self.spatial}, scale={self.scale}, sharing={self.sharing!r}, "
             f"in_channels={self.in_channels}, out_channels={self.out_channels}, weights={self.groups.number}"
         )
+
+
+class ExpandedVote(nn.Module):
+    """A :class:`HoughMatching` layer with its kernel expanded once and for all: for inference."""
+
+    def __init__(self, layer: HoughMatching) -> None:
+        super().__init__()
+        self.backend = layer.backend
+        self.expanded = nn.Parameter(layer.kernel().detach(), requires_grad=False)
+        self.bias = layer.bias
+
+    def kernel(self) -> Tensor:
+        """The dense kernel ``[c_out, c_in, *taps]``."""
+        return self.expanded
+
+    def forward(self, correlation: Tensor) -> Tensor:
+        """Vote, as the layer does."""
+        return _vote(correlation, self.expanded, self.bias, self.backend)
+
+
+def _vote(correlation: Tensor, kernel: Tensor, bias: Tensor | None, backend: str) -> Tensor:
+    axes = "b c hs ws ht wt" if kernel.dim() == 6 else "b c ss st hs ws ht wt"
+    if correlation.dim() != kernel.dim():
+        raise InputError(
+            f"correlation must have the axes {axes}, got {correlation.dim()} axes "
+            f"of shape {list(correlation.shape)}"
+        )
+    return conv_nd(correlation, kernel, bias, backend=backend)

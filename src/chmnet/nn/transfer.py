@@ -12,7 +12,7 @@ from torch import Tensor
 
 from chmnet.config import TransferConfig
 from chmnet.geometry import Size, grid_axis, grid_points, normalised_to_grid
-from chmnet.ops.correlation import exchange
+from chmnet.ops.correlation import CHUNK_BYTES, exchange
 
 REFERENCE_GRID = 30
 """Side of the grid for which the paper gives σ and τ."""
@@ -37,7 +37,18 @@ def soft_argmax(
         >>> soft_argmax(identity)[0, 1, 0].tolist()  # bottom left stays bottom left
         [-1.0, 1.0]
     """
-    scores = correlation[:, 0].float() if correlation.dtype.itemsize < 4 else correlation[:, 0]
+    scores = correlation[:, 0]
+    if not (torch.is_grad_enabled() and scores.requires_grad):  # a few rows at a time: copies stay small
+        row_bytes = 4 * scores[:, :1].numel() * max(4, scores.element_size())
+        pieces = scores.split(max(1, CHUNK_BYTES // max(1, row_bytes)), dim=1)
+        return torch.cat([_expected_positions(piece, config) for piece in pieces], dim=1)
+    return _expected_positions(scores, config)
+
+
+def _expected_positions(
+    correlation: Float[Tensor, "b hs ws ht wt"], config: TransferConfig
+) -> Float[Tensor, "b hs ws 2"]:
+    scores = correlation.float() if correlation.dtype.itemsize < 4 else correlation
     height, width = scores.shape[-2:]
     if config.gaussian_sigma > 0:
         best = scores.flatten(-2).argmax(-1)
@@ -144,14 +155,21 @@ def _nearest_cell(points: Float[Tensor, "b n 2"], size: Size) -> Int64[Tensor, "
 
 
 def match_confidence(
-    correlation: Float[Tensor, "b 1 hs ws ht wt"], config: TransferConfig = TransferConfig()
+    correlation: Float[Tensor, "b 1 hs ws ht wt"],
+    config: TransferConfig = TransferConfig(),
+    positions: Float[Tensor, "b hs ws 2"] | None = None,
 ) -> Float[Tensor, "b hs ws"]:
     """How far each source position can be trusted, 0 … 1: does going there and back end where it began?
 
     With d the distance in cells between a source position and the image of its image, the confidence is
     ``exp(−d² / (2 · 1.5²))``: near 1 for matches that are each other's, near 0 for those that drift away.
+
+    Args:
+        correlation: score of every pair of grid positions.
+        config: how scores become positions.
+        positions: the position map of the correlation, where it is known already.
     """
-    there = soft_argmax(correlation, config)
+    there = soft_argmax(correlation, config) if positions is None else positions
     back = soft_argmax(exchange(correlation), config)
     size = (there.shape[1], there.shape[2])
     start = grid_points(size, like=there)

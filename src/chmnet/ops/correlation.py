@@ -11,6 +11,9 @@ from torch import Tensor
 
 from chmnet.errors import InputError
 
+CHUNK_BYTES = 32 * 2**20
+"""Without gradients, large correlations are worked on in pieces about this large."""
+
 
 def cosine_correlation(
     source: Float[Tensor, "b c hs ws"], target: Float[Tensor, "b c ht wt"]
@@ -85,13 +88,33 @@ def mutual_nearest_neighbour_filter(
         tensor([[1.0000, 0.1562],
                 [0.0000, 0.8000]])
     """
+    best_target, best_source = _best_scores(correlation)
+    return correlation * ((correlation / best_target) * (correlation / best_source))
+
+
+def filter_in_place(
+    correlation: Float[Tensor, "b c hs ws ht wt"], chunk_bytes: int = CHUNK_BYTES
+) -> Float[Tensor, "b c hs ws ht wt"]:
+    """:func:`mutual_nearest_neighbour_filter` that overwrites its argument, a few rows at a time: no gradients."""
+    best_target, best_source = _best_scores(correlation)
+    row_bytes = 3 * correlation[:, :, :1].numel() * correlation.element_size()
+    rows = max(1, chunk_bytes // max(1, row_bytes))
+    for first in range(0, correlation.shape[2], rows):
+        piece = correlation[:, :, first : first + rows]
+        piece *= (piece / best_target[:, :, first : first + rows]) * (piece / best_source)
+    return correlation
+
+
+def _best_scores(correlation: Tensor) -> tuple[Tensor, Tensor]:
+    """The best score over the target and over the source, with axes of size one for them; never zero."""
     tiny = 1e-30 if correlation.dtype != torch.float16 else 1e-7
     best_target = correlation.flatten(-2).max(-1).values[..., None, None]
     best_source = correlation.flatten(-4, -3).max(-3).values[:, :, None, None]
     # Where a whole row is zero its scores are zero too: dividing by anything but zero keeps them so.
-    best_target = torch.where(best_target == 0, tiny, best_target)
-    best_source = torch.where(best_source == 0, tiny, best_source)
-    return correlation * ((correlation / best_target) * (correlation / best_source))
+    return (
+        torch.where(best_target == 0, tiny, best_target),
+        torch.where(best_source == 0, tiny, best_source),
+    )
 
 
 def keep_top_matches(
