@@ -3,6 +3,7 @@
 from chmnet.nn.backbones import Backbone, EfficientNetLite0, ResNet, build_backbone
 from chmnet.nn.chmnet import CHMNet, MatchingHead
 from chmnet.nn.hough import HoughMatching
+from chmnet.nn.prior import HoughPrior, apply_hough_prior, fit_projections
 from chmnet.nn.sharing import TapGroups, tap_groups
 from chmnet.nn.transfer import dense_flow, match_confidence, match_scores, soft_argmax, transfer_keypoints
 from chmnet.nn.voting import NeighbourhoodConsensus, RegularisedHoughMatching
@@ -12,13 +13,16 @@ __all__ = [
     "CHMNet",
     "EfficientNetLite0",
     "HoughMatching",
+    "HoughPrior",
     "MatchingHead",
     "NeighbourhoodConsensus",
     "RegularisedHoughMatching",
     "ResNet",
     "TapGroups",
+    "apply_hough_prior",
     "build_backbone",
     "dense_flow",
+    "fit_projections",
     "match_confidence",
     "match_scores",
     "soft_argmax",
