@@ -29,21 +29,21 @@ class HoughPrior:
     or in steps of scale.
     """
 
-    first_offset_sigma: float = 0.7
+    first_offset_sigma: float = 0.4
     """σ of ‖p′ − p‖ in the first vote: how differently a neighbour may move and still be heard."""
     last_offset_sigma: float = 0.7
     """The same in the last vote, on the finer grid."""
-    distance_sigma: float = 2.0
+    distance_sigma: float = 3.0
     """σ of the distances ‖p‖ and ‖p′‖, in both votes: how far away a neighbour is heard."""
     scale_offset_sigma: float = 0.5
     """σ of the difference between a neighbour's change of scale and the match's own."""
     scale_distance_sigma: float = 1.0
     """σ of the distances between scales."""
-    gain: float = 10.0
+    gain: float = 15.0
     """Slope of the sigmoid after the first vote, whose votes are means of correlations: 0 … 1."""
-    threshold: float = 0.3
+    threshold: float = 0.25
     """The vote that the sigmoid turns into ½."""
-    sharpness: float = 100.0
+    sharpness: float = 500.0
     """The last vote's scores go from 0 to this many times the transfer's temperature."""
     channel_noise: float = 0.05
     """Relative standard deviation by which the weights of several channels differ; one channel has none."""
@@ -77,7 +77,7 @@ def apply_hough_prior(head: MatchingHead, prior: HoughPrior = HoughPrior(), seed
         >>> apply_hough_prior(head)
         >>> kernel = head.last.kernel()[0, 0]
         >>> bool(kernel[2, 2, 2, 2] == kernel.max()), round(kernel.sum().item(), 3)
-        (True, 100.0)
+        (True, 500.0)
     """
     first, last = head.first, head.last
     if not isinstance(first, HoughMatching):
