@@ -43,7 +43,7 @@ class HoughPrior:
     """Slope of the sigmoid after the first vote, whose votes are means of correlations: 0 … 1."""
     threshold: float = 0.25
     """The vote that the sigmoid turns into ½."""
-    sharpness: float = 500.0
+    sharpness: float = 1000.0
     """The last vote's scores go from 0 to this many times the transfer's temperature."""
     channel_noise: float = 0.05
     """Relative standard deviation by which the weights of several channels differ; one channel has none."""
@@ -77,7 +77,7 @@ def apply_hough_prior(head: MatchingHead, prior: HoughPrior = HoughPrior(), seed
         >>> apply_hough_prior(head)
         >>> kernel = head.last.kernel()[0, 0]
         >>> bool(kernel[2, 2, 2, 2] == kernel.max()), round(kernel.sum().item(), 3)
-        (True, 500.0)
+        (True, 1000.0)
     """
     first, last = head.first, head.last
     if not isinstance(first, HoughMatching):
