@@ -116,6 +116,8 @@ def test_wrong_keys_and_types(data: dict[str, Any], sentence: str) -> None:
         ({"upsample": 0}, r"upsample must be at least 1, got 0"),
         ({"upsample": 17}, r"upsample must be at most 16, got 17"),
         ({"channel_reduction": -1}, r"channel_reduction must be at least 0, got -1"),
+        ({"correlation_power": 0.5}, r"correlation_power must be at least 1, got 0.5"),
+        ({"correlation_power": 17}, r"correlation_power must be at most 16, got 17"),
         ({"keep_top": -1}, r"keep_top must be at least 0, got -1"),
         ({"scales": []}, r"scales must be 1 to 9 numbers, got 0"),
         ({"scales": [1] * 10}, r"scales must be 1 to 9 numbers, got 10"),

@@ -161,6 +161,9 @@ class ModelConfig(TomlConfig):
     """ρ: the 3×3 convolution of each scale keeps one ρ-th of the channels; 0: no convolution at all."""
     rectify: Literal["before-resize", "after-resize"] = "before-resize"
     """ReLU on the correlation before (the paper) or after (the authors' code) interpolation."""
+    correlation_power: float = 1.0
+    """Power that the rectified correlation is raised to before any vote: above 1, few good matches outvote many
+    poor ones; the paper has none (1)."""
     keep_top: int = 0
     """Sparse correlation: only this many best matches of each position stay (the paper's K = 10); 0: all."""
     upsample: int = 2
@@ -198,6 +201,8 @@ class ModelConfig(TomlConfig):
                 "all pairs of them would not fit into memory"
             )
         _check_range("channel_reduction", self.channel_reduction, minimum=0)
+        # Below 1 the slope at a correlation of zero would be infinite.
+        _check_range("correlation_power", self.correlation_power, minimum=1, maximum=16)
         _check_range("keep_top", self.keep_top, minimum=0)
         if not 1 <= len(self.scales) <= 9:
             raise ConfigError(f"scales must be 1 to 9 numbers, got {len(self.scales)}")

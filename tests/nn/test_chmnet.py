@@ -140,6 +140,7 @@ ABLATIONS: list[dict[str, Any]] = [
     {"channels": 4},
     {"channels": 4, "dimensions": "4d-4d"},
     {"channels": 16, "dimensions": "4d-4d"},
+    {"correlation_power": 2.5},
     {"keep_top": 10},
     {"matching": "consensus", "consensus_channels": (1, 1, 1)},
     {"matching": "consensus", "keep_top": 1},
@@ -224,6 +225,13 @@ def test_head_step_by_step(rectify: str) -> None:
     torch.testing.assert_close(head(source, target), mutual_nearest_neighbour_filter(scores))
 
 
+@torch.no_grad()
+def test_power_comes_after_the_resizing() -> None:
+    plain, cubed = (random_head(channel_reduction=0, correlation_power=power) for power in (1.0, 3.0))
+    pyramids = plain.pyramid(torch.randn(1, 8, 4, 5)), plain.pyramid(torch.randn(1, 8, 3, 4))
+    torch.testing.assert_close(cubed.correlate(*pyramids), plain.correlate(*pyramids) ** 3)
+
+
 @pytest.mark.parametrize("dimensions", ["6d-4d", "4d-4d"])
 @torch.no_grad()
 def test_without_matching_scores_are_the_best_similarities(dimensions: str) -> None:
@@ -253,6 +261,7 @@ def test_initialisation(scaled: str) -> None:
         {"dimensions": "4d-4d", "channels": 4},
         {"first_sharing": "full", "last_sharing": "full"},
         {"last_layer": False},
+        {"correlation_power": 1.5},  # steep at the many correlations of exactly zero
         {"output": "softplus", "mutual_filter": True, "rectify": "after-resize"},
         {"matching": "none"},
         {"matching": "regularised-hough"},

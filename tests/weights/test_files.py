@@ -15,9 +15,9 @@ from torch import Tensor
 
 from chmnet import __version__
 from chmnet.config import BackboneConfig, ModelConfig, TransferConfig
-from chmnet.errors import InputError, WeightsError
-from chmnet.nn import CHMNet
-from chmnet.weights import files, load_model, load_model_file, save_model
+from chmnet.errors import ConfigError, InputError, WeightsError
+from chmnet.nn import CHMNet, MatchingHead, ResNet, apply_hough_prior
+from chmnet.weights import MODELS, files, load_model, load_model_file, save_model
 from chmnet.weights.files import FORMAT
 
 SMALL = ModelConfig(backbone=BackboneConfig("efficientnet-lite0", layers=("blocks.0",)))
@@ -328,9 +328,35 @@ def test_load_model_that_does_not_exist(name: str, sentence: str) -> None:
         load_model(name)
 
 
-def test_named_models_are_the_same_each_time() -> None:
+@pytest.mark.parametrize("name", ["untrained", "hough-prior"])
+def test_named_models_are_the_same_each_time(name: str) -> None:
     torch.rand(1)  # whatever happened before
-    expected: dict[str, Any] = load_model("untrained").state_dict()
+    expected: dict[str, Any] = load_model(name).state_dict()
     before = torch.get_rng_state()
-    torch.testing.assert_close(load_model("untrained").state_dict(), expected, rtol=0, atol=0)
+    torch.testing.assert_close(load_model(name).state_dict(), expected, rtol=0, atol=0)
     assert torch.equal(torch.get_rng_state(), before)  # and the caller's randomness goes on undisturbed
+
+
+def test_the_hough_prior_is_in_the_weights_and_can_be_changed() -> None:
+    model = load_model("hough-prior", changes={"backbone": {"layers": ["blocks.10"]}, "channels": 2})
+    assert model.config.backbone.layers == ("blocks.10",)
+    wanted = MatchingHead(model.config, model.backbone.channels)
+    apply_hough_prior(wanted, MODELS["hough-prior"].prior)
+    torch.testing.assert_close(model.head.state_dict(), wanted.state_dict(), rtol=0, atol=0)
+
+
+def test_the_hough_prior_goes_with_any_backbone(tmp_path: Path) -> None:
+    path = tmp_path / "resnet18.pth"
+    torch.save(ResNet("resnet18").state_dict(), path)
+    layers = load_model("hough-prior", "resnet18", path, {"backbone": {"layers": ["layer2", "layer3"]}})
+    assert layers.backbone.channels == 384
+    plain = load_model("hough-prior", "resnet18", path)
+    assert plain.config.backbone.layers == ()  # not those of the model's own backbone
+    torch.testing.assert_close(plain.head.state_dict(), load_model("hough-prior").head.state_dict())
+    named = load_model("hough-prior", "efficientnet-lite0")
+    assert named.config == MODELS["hough-prior"].config  # its own, feature recipe included
+
+
+def test_a_hough_prior_without_hough_layers_is_refused() -> None:
+    with pytest.raises(ConfigError, match='a Hough prior needs matching = "hough", got "none"'):
+        load_model("hough-prior", changes={"matching": "none"})

@@ -4,6 +4,7 @@ from chmnet.nn.backbones import Backbone, EfficientNetLite0, ResNet, build_backb
 from chmnet.nn.chmnet import CHMNet, MatchingHead
 from chmnet.nn.hough import HoughMatching
 from chmnet.nn.inference import for_inference
+from chmnet.nn.prior import HoughPrior, apply_hough_prior, fit_projections
 from chmnet.nn.sharing import TapGroups, tap_groups
 from chmnet.nn.transfer import dense_flow, match_confidence, match_scores, soft_argmax, transfer_keypoints
 from chmnet.nn.voting import NeighbourhoodConsensus, RegularisedHoughMatching
@@ -13,13 +14,16 @@ __all__ = [
     "CHMNet",
     "EfficientNetLite0",
     "HoughMatching",
+    "HoughPrior",
     "MatchingHead",
     "NeighbourhoodConsensus",
     "RegularisedHoughMatching",
     "ResNet",
     "TapGroups",
+    "apply_hough_prior",
     "build_backbone",
     "dense_flow",
+    "fit_projections",
     "for_inference",
     "match_confidence",
     "match_scores",

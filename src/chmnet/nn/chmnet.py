@@ -196,7 +196,8 @@ class MatchingHead(nn.Module):
             scores = scores.relu()
         if self.config.keep_top:
             scores = keep_top_matches(scores, self.config.keep_top)
-        return resize_correlation(scores, source_size, target_size).relu()
+        scores = resize_correlation(scores, source_size, target_size).relu()
+        return scores if self.config.correlation_power == 1 else scores.pow(self.config.correlation_power)
 
     def vote_over_scales(
         self, correlation: Float[Tensor, "b 1 ss st hs ws ht wt"]

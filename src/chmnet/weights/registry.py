@@ -10,6 +10,7 @@ import torch
 from chmnet.config import BackboneConfig, ModelConfig, TransferConfig
 from chmnet.errors import WeightsError
 from chmnet.nn.chmnet import CHMNet
+from chmnet.nn.prior import HoughPrior, apply_hough_prior
 from chmnet.weights.backbones import load_backbone_weights, read_backbone_file
 from chmnet.weights.files import load_model_file
 
@@ -24,6 +25,8 @@ class KnownModel:
     config: ModelConfig
     note: str = ""
     """What a person should know before trusting its matches."""
+    prior: HoughPrior | None = None
+    """What its Hough layers know; ``None``: their weights are random, or there are none."""
 
 
 def load_model(
@@ -46,10 +49,8 @@ def load_model(
     """
     if str(model) in MODELS:
         known = MODELS[str(model)]
-        config = known.config.replace(**(changes or {}))
-        return _build(
-            config.replace(backbone=_choose_backbone(config, backbone, backbone_weights)), backbone_weights
-        )
+        config = known.config.replace(backbone=_choose_backbone(known.config, backbone, backbone_weights))
+        return _build(config.replace(**(changes or {})), backbone_weights, known.prior)
     if not (Path(model).suffix or Path(model).exists()):
         raise WeightsError(f"there is no model {str(model)!r}; use one of {', '.join(MODELS)}, or a file's path")
     if backbone or backbone_weights or changes:
@@ -58,7 +59,7 @@ def load_model(
 
 
 def _choose_backbone(config: ModelConfig, name: str, weights: str | Path) -> BackboneConfig:
-    if not name:
+    if name in ("", config.backbone.name):
         return config.backbone
     chosen = BackboneConfig.from_dict({"name": name}, where="the backbone")
     if str(weights) not in ("", "package", "published"):
@@ -68,7 +69,7 @@ def _choose_backbone(config: ModelConfig, name: str, weights: str | Path) -> Bac
     return chosen
 
 
-def _build(config: ModelConfig, weights: str | Path) -> CHMNet:
+def _build(config: ModelConfig, weights: str | Path, prior: HoughPrior | None) -> CHMNet:
     if not weights and config.backbone.name != "efficientnet-lite0":
         raise WeightsError(
             f"{config.backbone.name} needs weights: name a file, or `published` to download torchvision's"
@@ -76,6 +77,8 @@ def _build(config: ModelConfig, weights: str | Path) -> CHMNet:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = CHMNet(config)
+    if prior is not None:
+        apply_hough_prior(model.head, prior)
     for backbone in (model.backbone, model.target_backbone):
         if backbone is not None:
             load_backbone_weights(backbone, weights or "package")
@@ -92,6 +95,17 @@ MODELS: dict[str, KnownModel] = {
             backbone=_LITE, transfer=TransferConfig(temperature=1e-4), channel_reduction=0, mutual_filter=True
         ),
         note="the Hough layers of this model are not trained yet: expect rough matches",
+    ),
+    "hough-prior": KnownModel(
+        "EfficientNet-Lite0 features, Gaussian Hough votes, nothing learned",
+        ModelConfig(
+            backbone=BackboneConfig("efficientnet-lite0", ("blocks.8", "blocks.10", "blocks.14")),
+            dimensions="4d-4d",
+            channel_reduction=0,
+            correlation_power=1.5,
+            mutual_filter=True,
+        ),
+        prior=HoughPrior(),
     ),
     "nearest-neighbour": KnownModel(
         "EfficientNet-Lite0 features, best match of each position, nothing learned",
