@@ -104,10 +104,11 @@ def test_peak_memory_of_what_cannot_run() -> None:
 
 
 def test_answer_counts_no_weights() -> None:
-    request = {"config": small_model().config.to_dict(), "size": [32, 32], "threads": torch.get_num_threads()}
+    config = ModelConfig.preset("paper", backbone=BackboneConfig("resnet50"))
+    request = {"config": config.to_dict(), "size": [32, 32], "threads": torch.get_num_threads()}
     for baseline in (False, True):
         peak = memory.answer({**request, "baseline": baseline})
-        assert peak is None or peak < 11  # the weights are 11 MB and more
+        assert peak is None or peak < 40  # the weights are 60 MB and more
 
 
 def test_cached_pairs_do_not_run_the_backbone(monkeypatch: pytest.MonkeyPatch) -> None:

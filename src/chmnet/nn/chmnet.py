@@ -24,12 +24,19 @@ from chmnet.ops.correlation import (
     mutual_nearest_neighbour_filter,
     resize_correlation,
 )
+from chmnet.ops.features import project_enlarged, resize_features
 
 BACKBONE_BYTES = 600
 """Memory for each pixel of an image while its features are computed: what the largest backbone needs."""
 
+OTHER_BYTES = 4 * 2**20
+"""What libraries and threads need for themselves."""
+
 VOTE_COPIES = 5
 """How often the correlation over scales is in memory while it is made and voted on."""
+
+PIECE_COPIES = 6
+"""How often a piece of the finer grid is in memory: while it is made, before the vote, inside it, and after."""
 
 
 class Pyramid(NamedTuple):
@@ -112,7 +119,15 @@ class MatchingHead(nn.Module):
 
         Votes are sums of many numbers: under autocast the head keeps the precision of its weights.
         """
-        return self.match(self.pyramid(source), self.pyramid(target))
+        if source.shape != target.shape or self._to_the_letter():
+            return self.match(self.pyramid(source), self.pyramid(target))
+        levels, size = self.pyramid(torch.cat([source, target]))  # weights are read once
+        pairs = [level.tensor_split([len(source)]) for level in levels]
+        return self.match(Pyramid([pair[0] for pair in pairs], size), Pyramid([pair[1] for pair in pairs], size))
+
+    def _to_the_letter(self) -> bool:
+        """Whether to compute step by step as the paper says: for gradients, and to repeat its rounding."""
+        return torch.is_grad_enabled() or self.config.backend == "folded"
 
     def pyramid(self, features: Float[Tensor, "b c h w"]) -> Pyramid:
         """The features at each scale, with their channels reduced: all that matching needs of an image."""
@@ -121,9 +136,16 @@ class MatchingHead(nn.Module):
                 features = features.to(parameter.dtype)
             levels = []
             for number, scale in enumerate(self.scales):
-                size = [max(1, round(side * scale)) for side in features.shape[-2:]]
-                level = F.interpolate(features, size, mode="bilinear", align_corners=True)
-                levels.append(self.projections[number](level) if self.projections else level)
+                size = (max(1, round(features.shape[2] * scale)), max(1, round(features.shape[3] * scale)))
+                if not self.projections:
+                    levels.append(resize_features(features, size))
+                    continue
+                projection = self.projections[number]
+                assert isinstance(projection, nn.Conv2d)
+                if scale > 1 and not self._to_the_letter():
+                    levels.append(project_enlarged(features, projection.weight, size))
+                else:
+                    levels.append(projection(resize_features(features, size)))
         return Pyramid(levels, (features.shape[2], features.shape[3]))
 
     def match(
@@ -167,8 +189,7 @@ class MatchingHead(nn.Module):
         """
         batch, channels, height, width = coarse.shape[:4]
         reach = self.last.kernel().shape[2] // 2 if isinstance(self.last, HoughMatching | ExpandedVote) else height
-        # A piece is there up to six times: while it is made, before the vote, inside it, after it, as activation.
-        row_bytes = 6 * batch * channels * width * math.prod(target_size) * coarse.element_size()
+        row_bytes = PIECE_COPIES * batch * channels * width * math.prod(target_size) * coarse.element_size()
         rows = max(1, chunk_bytes // max(1, row_bytes) - 2 * reach)
         if rows >= height or reach >= height:
             return self._score(resize_correlation(coarse, (height, width), target_size))
@@ -304,8 +325,10 @@ class CHMNet(nn.Module):
         levels = len(self.head.scales) ** 2 * self.config.channels
         first = VOTE_COPIES * levels * coarse_cells * number_bytes
         results = (len(source) + self.config.channels) * fine_cells * number_bytes
-        fixed = pixels * BACKBONE_BYTES + max(first, results)
-        least = results // math.ceil(source.shape[2] / STRIDE)  # a few rows of the source at a time
+        fixed = OTHER_BYTES + pixels * BACKBONE_BYTES + max(first, results)
+        rows = self.head.fine_size((math.ceil(source.shape[2] / STRIDE), 1))[0]
+        reach = 2 * (self.config.spatial_window // 2)
+        least = PIECE_COPIES * self.config.channels * fine_cells * number_bytes * (1 + reach) // rows
         limit = int(memory_mb * 2**20)
         if fixed + least > limit:
             raise InputError(

@@ -1,22 +1,25 @@
 """The same network made ready for inference: fewer operations, the same numbers up to rounding."""
 
 import copy
+from functools import lru_cache
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from chmnet.nn.backbones import Backbone
+from chmnet.nn.backbones import Backbone, ResidualBlock
 from chmnet.nn.chmnet import CHMNet
 from chmnet.nn.hough import ExpandedVote, HoughMatching
+from chmnet.ops.features import ready_to_project
 
 
 def for_inference(model: CHMNet) -> CHMNet:
     """A network for inference only, which gives the scores of ``model`` in evaluation mode, faster.
 
-    Batch norms are folded into the convolutions before them, convolutions keep their weights in the memory
-    format that PyTorch computes in, and kernels of Hough layers are expanded once. What does not change is
-    shared with ``model``, which stays as it is.
+    Batch norms are folded into the convolutions before them; convolutions keep their weights in the memory format
+    that PyTorch computes in, and those of ResNets compute ReLU and the addition of a block at once, where PyTorch
+    can; kernels of Hough layers are expanded once. What does not change is shared with ``model``, which stays as
+    it is.
 
     Example:
         >>> from chmnet.config import BackboneConfig, ModelConfig
@@ -33,12 +36,84 @@ def for_inference(model: CHMNet) -> CHMNet:
     for part in ready.modules():
         if isinstance(part, Backbone):
             _fold_batch_norms(part)
+    for part in list(ready.modules()):
         for name, child in part.named_children():
             if isinstance(child, HoughMatching):
                 setattr(part, name, ExpandedVote(child))
             elif isinstance(child, nn.Conv2d):
                 setattr(part, name, _in_channels_last(child))
+    for part in list(ready.modules()):
+        for name, child in part.named_children():
+            if isinstance(child, ResidualBlock) and can_fuse(child.conv1.weight):
+                setattr(part, name, FusedBlock(child))
+    for projection, scale in zip(ready.head.projections, ready.head.scales, strict=False):  # or no projections
+        if scale > 1 and isinstance(projection, nn.Conv2d):
+            projection.weight = nn.Parameter(ready_to_project(projection.weight), requires_grad=False)
     return ready
+
+
+@lru_cache(maxsize=1)
+def _fused_convolution_works() -> bool:
+    """Whether this PyTorch has convolutions that compute activation and sum as well."""
+    try:
+        convolution = FusedConvolution(nn.Conv2d(1, 1, 1))
+        one = torch.ones(1, 1, 1, 1)
+        convolution(one, one)
+    except (AttributeError, RuntimeError, NotImplementedError):
+        return False
+    return True
+
+
+def can_fuse(weight: Tensor) -> bool:
+    """Whether convolutions with such weights can compute activation and sum as well."""
+    return weight.device.type == "cpu" and weight.dtype == torch.float32 and _fused_convolution_works()
+
+
+class FusedConvolution(nn.Module):
+    """A convolution that computes ReLU, and the sum with another tensor before it, in the same pass.
+
+    The functions are those that ``torch.compile`` uses on CPUs. They also take weights packed in advance, but only
+    for one size of image: for another they may be ten times slower.
+    """
+
+    def __init__(self, convolution: nn.Conv2d) -> None:
+        super().__init__()
+        self.geometry = (
+            list(convolution.padding),
+            list(convolution.stride),
+            list(convolution.dilation),
+            convolution.groups,
+        )
+        self.weight = convolution.weight
+        self.bias = convolution.bias
+
+    def forward(self, x: Tensor, other: Tensor | None = None) -> Tensor:
+        """ReLU of the convolution, plus ``other`` if there is one."""
+        if other is None:
+            return torch.ops.mkldnn._convolution_pointwise(
+                x, self.weight, self.bias, *self.geometry, "relu", [], ""
+            )
+        return torch.ops.mkldnn._convolution_pointwise.binary(
+            x, other, self.weight, self.bias, *self.geometry, "add", 1.0, "relu", [], ""
+        )
+
+
+class FusedBlock(nn.Module):
+    """A :class:`ResidualBlock` with its batch norms folded, made of fused convolutions."""
+
+    def __init__(self, block: ResidualBlock) -> None:
+        super().__init__()
+        convolutions = [block.conv1, block.conv2] + ([] if block.conv3 is None else [block.conv3])
+        self.convolutions = nn.ModuleList(FusedConvolution(convolution) for convolution in convolutions)
+        self.downsample = None if block.downsample is None else block.downsample[0]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Add the block's change to its input."""
+        *first, last = self.convolutions
+        change = x
+        for convolution in first:
+            change = convolution(change)
+        return last(change, x if self.downsample is None else self.downsample(x))
 
 
 def _fold_batch_norms(backbone: Backbone) -> None:
@@ -51,16 +126,9 @@ def _fold_batch_norms(backbone: Backbone) -> None:
 
 
 def _in_channels_last(convolution: nn.Conv2d) -> nn.Conv2d:
+    """The same convolution with its weight in the memory format of its input, without gradients."""
     moved = copy.copy(convolution)
-    moved._parameters = {
-        name: None
-        if parameter is None
-        else nn.Parameter(
-            parameter.detach().contiguous(memory_format=torch.channels_last)
-            if parameter.dim() == 4
-            else parameter.detach(),
-            requires_grad=False,
-        )
-        for name, parameter in convolution._parameters.items()
-    }
+    weight = convolution.weight.detach().contiguous(memory_format=torch.channels_last)
+    bias = None if convolution.bias is None else nn.Parameter(convolution.bias.detach(), requires_grad=False)
+    moved._parameters = {"weight": nn.Parameter(weight, requires_grad=False), "bias": bias}
     return moved

@@ -31,7 +31,8 @@ def cosine_correlation(
         return cosine_correlation(source.float(), target.float()).to(source.dtype)
     source_rows, target_columns = rearrange(source, "b c hs ws -> b (hs ws) c"), target.flatten(2)
     lengths = source_rows.norm(dim=2, keepdim=True) * target_columns.norm(dim=1, keepdim=True)
-    cosine = source_rows @ target_columns / torch.where(lengths > 0, lengths, 1.0)
+    lengths = lengths.clamp(min=torch.finfo(lengths.dtype).tiny)  # where a length is zero, so is the product
+    cosine = source_rows @ target_columns / lengths
     return cosine.unflatten(2, target.shape[2:]).unflatten(1, source.shape[2:]).unsqueeze(1)
 
 
