@@ -1,5 +1,6 @@
 """``chmnet train``: a model of one's own, from a configuration file."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -64,7 +65,8 @@ def _new(config: Path | None, output: Path | None, changes: dict[str, Any]) -> "
         raise InputError("name a configuration file, or a run to --resume")
     if output is None:
         raise InputError("name a folder for the run: -o runs/NAME")
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+    first = os.environ.get("RANK", "0") == "0"  # the other processes may find the folder already in use by it
+    if first and output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise InputError(
             f"{output} exists already; --resume {output} goes on with its run, or choose another folder"
         )

@@ -36,6 +36,8 @@ class Progress:
     best_step: int = 0
     best: dict[str, float] | None = None
     """Figures of the best validation."""
+    latest: dict[str, float] | None = None
+    """Figures of the latest one."""
     stale: int = 0
     """Validations since the best one."""
     validated_step: int = -1

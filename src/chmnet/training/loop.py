@@ -130,7 +130,7 @@ class Run:
             initialise(self.model, self.config, self._some_features)
         sha256 = fingerprint(self.model.backbone) if self.config.frozen else ""
         if saved is not None:
-            saved.load_model(self.model, self.left_out or ("no such name",))
+            saved.load_model(self.model, self.left_out)
             if saved.progress.backbone_sha256 != sha256:
                 raise InputError(
                     f"the frozen backbone's weights are not those that {self.folder} was trained with; "
@@ -294,7 +294,7 @@ class Run:
             figures = self.validation.run(partial(_call, self.plain_objective), self.accelerator)
             if not figures["pairs"]:
                 raise InputError("the validation has no pairs with keypoints")
-            progress.validated_step = progress.step
+            progress.validated_step, progress.latest = progress.step, figures["pck"]
             pck = figures["pck"][CRITERION]
             progress.stale = 0 if pck > progress.best_pck else progress.stale + 1
             if pck > progress.best_pck:
@@ -331,6 +331,7 @@ class Run:
             "seed": self.config.seed,
             "step": progress.step,
             "epoch": progress.epoch,
+            "validation_pck": progress.latest,
             "best_step": progress.best_step,
             "best_validation_pck": progress.best,
             "protocol": protocol(self.batches.size).describe(),

@@ -95,14 +95,16 @@ class WeightAverage:
             self.values[name].lerp_(parameter, 1 - decay)
 
     @contextmanager
-    @torch.no_grad()
     def applied(self) -> Iterator[None]:
         """Inside the block the model has the average for its weights."""
         kept = {name: parameter.detach().clone() for name, parameter in self.parameters.items()}
-        for name, parameter in self.parameters.items():
-            parameter.copy_(self.values[name])
+        self._write(self.values)
         try:
             yield
         finally:
-            for name, parameter in self.parameters.items():
-                parameter.copy_(kept[name])
+            self._write(kept)
+
+    @torch.no_grad()
+    def _write(self, values: dict[str, Tensor]) -> None:
+        for name, parameter in self.parameters.items():
+            parameter.copy_(values[name])

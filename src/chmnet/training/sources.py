@@ -26,7 +26,7 @@ GENERATED = 20
 """Textures that stand in where no folder of pictures is given."""
 HELD_OUT_SHARE = 0.1
 _SYNTHETIC_COUNT = 100
-_CANDIDATES = 12
+_CANDIDATES = 4
 """Points that are tried for each synthetic keypoint; those outside of a view are left out."""
 
 logger = logging.getLogger(__name__)

@@ -1,14 +1,18 @@
 """Smooth random warps of a picture: affine and thin-plate spline, with an inverse as exact as one likes."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 CONTROL_SIDE = 4
 """Control points of the spline along each side."""
-_STEPS = 30
+_STEPS = 12
 _EXACT = 1e-6
+_TINY = 1e-12
+_FAR = 4.0
+"""Points are never looked for beyond this."""
 
 
 @dataclass(frozen=True)
@@ -36,35 +40,42 @@ class Warp:
 
     def __call__(self, points: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n 2"]:
         """Where in the picture each point of the view lies."""
-        matrix, shift, weights = self._parameters()
+        matrix, shift, weights = _parameters(self)
         return points @ matrix.T + shift + _kernel(points) @ weights
 
-    def inverse(self, points: Float[np.ndarray, "n 2"]) -> tuple[Float[np.ndarray, "n 2"], "np.ndarray"]:
+    def inverse(self, points: Float[np.ndarray, "n 2"]) -> tuple[Float[np.ndarray, "n 2"], Bool[np.ndarray, " n"]]:
         """Where in the view each point of the picture lies, and whether it was found exactly.
 
-        Newton's method with the slope of the affine part, which the spline changes little; where the warp
-        folds it does not end, and such points are marked.
+        Newton's method, from the inverse of the affine part; where it does not end, in folds or far outside,
+        points are marked.
         """
-        matrix, shift, _ = self._parameters()
-        inverse = np.linalg.inv(matrix)
-        found = (points - shift) @ inverse.T
+        matrix, shift, weights = _parameters(self)
+        found = (points - shift) @ np.linalg.inv(matrix).T
         for _ in range(_STEPS):
             miss = points - self(found)
-            found = np.clip(found + miss @ inverse.T, -4, 4)
-        return found, np.abs(points - self(found)).max(axis=1, initial=0) < _EXACT
-
-    def _parameters(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Matrix and shift of the affine part, weights of the spline's control points."""
-        generator = np.random.default_rng([self.seed, 11])
-        angle = np.deg2rad(generator.uniform(-self.rotation, self.rotation))
-        sides = np.exp(generator.uniform(-1, 1) * np.log(self.zoom) + generator.uniform(-0.1, 0.1, 2))
-        turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
-        shift = generator.uniform(-0.15, 0.15, 2)
-        offsets = generator.normal(0, self.bend, (CONTROL_SIDE**2, 2)).clip(-2 * self.bend, 2 * self.bend)
-        weights, linear, constant = _fit(offsets)
-        return turn * sides + linear, shift + constant, weights
+            exact = np.abs(miss).max(axis=1, initial=0) < _EXACT
+            if exact.all():
+                break
+            slopes = matrix + np.einsum("nkj,ki->nij", _kernel_slopes(found), weights)
+            slopes[np.abs(np.linalg.det(slopes)) < _EXACT] = matrix  # the edge of a fold
+            found = np.clip(found + np.linalg.solve(slopes, miss[..., None])[..., 0], -_FAR, _FAR)
+        return found, exact
 
 
+@lru_cache(maxsize=4096)  # a view is in many pairs
+def _parameters(warp: Warp) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Matrix and shift of the affine part, weights of the spline's control points."""
+    generator = np.random.default_rng([warp.seed, 11])
+    angle = np.deg2rad(generator.uniform(-warp.rotation, warp.rotation))
+    sides = np.exp(generator.uniform(-1, 1) * np.log(warp.zoom) + generator.uniform(-0.1, 0.1, 2))
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    shift = generator.uniform(-0.15, 0.15, 2)
+    offsets = generator.normal(0, warp.bend, (CONTROL_SIDE**2, 2)).clip(-2 * warp.bend, 2 * warp.bend)
+    weights, linear, constant = _fit(offsets)
+    return turn * sides + linear, shift + constant, weights
+
+
+@lru_cache(maxsize=1)
 def _control_points() -> np.ndarray:
     axis = np.linspace(-1, 1, CONTROL_SIDE)
     return np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
@@ -73,7 +84,14 @@ def _control_points() -> np.ndarray:
 def _kernel(points: np.ndarray) -> np.ndarray:
     """``r² log r`` of each point's distance to each control point."""
     squared = np.square(points[:, None] - _control_points()).sum(-1)
-    return 0.5 * squared * np.log(np.maximum(squared, 1e-12))
+    return 0.5 * squared * np.log(np.maximum(squared, _TINY))
+
+
+def _kernel_slopes(points: np.ndarray) -> np.ndarray:
+    """Derivative of the kernel with respect to x and y of each point, ``n k 2``."""
+    offsets = points[:, None] - _control_points()
+    squared = np.square(offsets).sum(-1, keepdims=True)
+    return offsets * (np.log(np.maximum(squared, _TINY)) + 1)
 
 
 def _fit(offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

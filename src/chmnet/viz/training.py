@@ -23,7 +23,8 @@ def plot_training(losses: Points, validation_losses: Points, pck: dict[str, Poin
         >>> [axes.get_ylabel() for axes in figure.axes]
         ['loss', 'PCK (%)']
     """
-    figure = Figure(figsize=(6, 5), layout="constrained")
+    figure = Figure(figsize=(6, 5))
+    figure.subplots_adjust(0.12, 0.1, 0.97, 0.97, hspace=0.1)  # drawn often: far faster than a layout engine
     upper, lower = figure.subplots(2, 1, sharex=True)
     _line(upper, losses, "training", 0)
     _line(upper, validation_losses, "validation", 1, marker="o")
