@@ -35,6 +35,7 @@ from chmnet.weights import save_model
 
 CONFIG, CHECKPOINT, BEST, LAST = "config.toml", "checkpoint.safetensors", "best.safetensors", "last.safetensors"
 _VALIDATION_SEED = 1_000_003
+_EQUAL_PCK = 1e-6
 _FROZEN = ("backbone.", "target_backbone.")
 Report = Callable[[Record], None]
 
@@ -296,8 +297,9 @@ class Run:
                 raise InputError("the validation has no pairs with keypoints")
             progress.validated_step, progress.latest = progress.step, figures["pck"]
             pck = figures["pck"][CRITERION]
-            progress.stale = 0 if pck > progress.best_pck else progress.stale + 1
-            if pck > progress.best_pck:
+            better = pck > progress.best_pck + _EQUAL_PCK
+            progress.stale = 0 if better else progress.stale + 1
+            if better:
                 progress.best_pck, progress.best_step, progress.best = pck, progress.step, figures["pck"]
                 self._save_model(BEST)
         seconds = round(time.monotonic() - started, 3)

@@ -47,7 +47,8 @@ def correct_share(
     distances = pixels.square().sum(-1).sqrt()
     limits = distances.new_tensor(ALPHAS)[:, None, None] * (max(size) * (1 + _ROUNDING))
     hits = (distances <= limits) & mask
-    return hits.sum(-1) / mask.sum(-1).clamp(min=1)
+    # In double precision, so that equal figures are equal whatever the order of their sum.
+    return hits.sum(-1).cpu().double() / mask.sum(-1).cpu().clamp(min=1)
 
 
 class Validation:
