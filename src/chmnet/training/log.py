@@ -2,6 +2,7 @@
 
 import json
 import logging
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -52,8 +53,8 @@ class RunLog:
         try:
             self._board.add_scalar(name, value, step)
         except OSError as error:  # the JSON lines hold the same: the run goes on
-            logger.warning("TensorBoard cannot write to %s any more: %s", self.folder, error.strerror)
             self._board = None
+            logger.warning("TensorBoard cannot write to %s any more: %s", self.folder, error.strerror)
 
     def draw(self) -> None:
         """Draw the curve of all records anew."""
@@ -71,7 +72,8 @@ class RunLog:
     def close(self) -> None:
         """Finish the files."""
         if self._board is not None:
-            self._board.close()
+            with suppress(OSError):  # as above
+                self._board.close()
 
 
 def read_log(path: Path) -> list[Record]:
