@@ -24,7 +24,7 @@ def test_lines_after_the_checkpoint_are_taken_out(tmp_path: Path) -> None:
     write_some(tmp_path)
     with (tmp_path / LOG).open("a") as file:
         file.write('{"kind": "steps", "st')  # cut off by a kill
-    log = RunLog(tmp_path, step=2)
+    log = RunLog(tmp_path, last=(2, 0))
     log.add({**STEPS, "step": 3, "loss": 0.25})
     log.close()
     assert [one["step"] for one in read_log(tmp_path / LOG)] == [0, 1, 2, 3]

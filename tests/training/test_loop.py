@@ -15,7 +15,7 @@ from chmnet.errors import ChmnetError, ConfigError, InputError, WeightsError
 from chmnet.training.checkpoint import Checkpoint
 from chmnet.training.config import TrainingConfig
 from chmnet.training.log import RunLog, read_log
-from chmnet.training.loop import BEST, CHECKPOINT, CONFIG, LAST, Objective, train
+from chmnet.training.loop import BEST, CHECKPOINT, CONFIG, LAST, Objective, Run, train
 from chmnet.weights import load_model, save_model
 from chmnet.weights.files import read_tensors
 from tests.training.tiny import SYNTHETIC, tiny_config
@@ -115,6 +115,30 @@ def test_a_resumed_run_is_the_same_bit_for_bit(tmp_path: Path, changes: list[str
     for name in (LAST, BEST):
         assert_same_weights(tmp_path / "whole" / name, tmp_path / "parts" / name)
     assert losses(tmp_path / "whole") == losses(tmp_path / "parts")
+
+
+def test_interrupted_between_a_validation_and_its_checkpoint(tmp_path: Path) -> None:
+    def stop(record: dict) -> None:
+        if record["kind"] == "validation" and record["step"] == 2:
+            raise StopError
+
+    config = tiny_config("checkpoint_minutes=0")
+    train(config, tmp_path / "whole")
+    with pytest.raises(StopError):
+        train(config, tmp_path / "parts", report=stop)
+    assert Checkpoint(tmp_path / "parts" / CHECKPOINT).progress.validated_step == 0
+    train(config, tmp_path / "parts", resume=True)
+    assert_same_weights(tmp_path / "whole" / BEST, tmp_path / "parts" / BEST)
+    assert losses(tmp_path / "whole") == losses(tmp_path / "parts")
+
+
+def test_looking_at_pictures_moves_no_batch_statistics(tmp_path: Path) -> None:
+    config = tiny_config("model.backbone.frozen=false")
+    with Run(config, tmp_path, None, False, lambda record: None) as run:
+        before = {name: value.clone() for name, value in run.model.state_dict().items()}
+        assert run._some_features().shape == (16, run.model.backbone.channels, 3, 3)
+        for name, value in run.model.state_dict().items():
+            torch.testing.assert_close(value, before[name], rtol=0, atol=0)
 
 
 def test_gradient_accumulation_changes_nothing_but_memory(tmp_path: Path) -> None:

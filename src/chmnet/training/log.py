@@ -22,15 +22,20 @@ class RunLog:
 
     Args:
         folder: of the run.
-        step: where the run goes on; lines of later steps are what an interrupted run lost, and are taken out.
+        last: where a run goes on: its last step, and that of its last validation. Later lines are what an
+            interrupted run lost, and are taken out; ``None``: a new run.
     """
 
-    def __init__(self, folder: Path, step: int | None = None) -> None:
+    def __init__(self, folder: Path, last: tuple[int, int] | None = None) -> None:
         self.folder, self.path = folder, folder / LOG
-        self.records = [] if step is None else [one for one in read_log(self.path) if one["step"] <= step]
+        self.records = (
+            []
+            if last is None
+            else [one for one in read_log(self.path) if one["step"] <= last[one["kind"] == "validation"]]
+        )
         with atomic_path(self.path) as temporary:
             temporary.write_text("".join(json.dumps(record) + "\n" for record in self.records), encoding="utf-8")
-        self._board = _open_board(folder / TENSORBOARD, step)
+        self._board = _open_board(folder / TENSORBOARD, None if last is None else last[0])
 
     def add(self, record: Record) -> None:
         """Append one line.
@@ -88,7 +93,7 @@ def read_log(path: Path) -> list[Record]:
             record = json.loads(line)
         except ValueError:
             continue
-        if isinstance(record, dict) and isinstance(record.get("step"), int):
+        if isinstance(record, dict) and isinstance(record.get("step"), int) and "kind" in record:
             records.append(record)
     return records
 

@@ -151,16 +151,17 @@ class Run:
             self.accelerator.scaler.load_state_dict(self.progress.scaler)
         self.log: RunLog | None = None
         if self.accelerator.is_main_process:
-            self._open_folder(None if saved is None else self.progress.step)
+            self._open_folder(resumed=saved is not None)
 
-    def _open_folder(self, step: int | None) -> None:
+    def _open_folder(self, resumed: bool) -> None:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"cannot make the folder {self.folder}: {error.strerror}") from None
         with atomic_path(self.folder / CONFIG) as temporary:
             temporary.write_text(self.config.to_toml(), encoding="utf-8")
-        self.log = RunLog(self.folder, step)
+        last = (self.progress.step, self.progress.validated_step) if resumed else None
+        self.log = RunLog(self.folder, last)
 
     def __enter__(self) -> "Run":
         return self
@@ -175,8 +176,10 @@ class Run:
         plan = epoch_plan(self.sources, self.config.seed, 0)[:64]
         parts = list(self.batches.parts(plan, 0, 8, parts=1, part=0, whole=False))
         inputs = torch.cat([tensor for batch in parts for tensor in (batch.source, batch.target)])
+        inputs = inputs.to(self.accelerator.device)
         if self.config.frozen:
             return inputs
+        self.model.eval()  # looking at pictures must not move the batch statistics
         with torch.no_grad():
             return torch.cat([self.model.features(images) for images in inputs.split(8)])
 
