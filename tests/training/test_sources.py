@@ -137,6 +137,7 @@ def test_synthetic_pairs_have_exact_ground_truth() -> None:
         seen = pair.source.warp(pair.source_points), pair.target.warp(pair.target_points)
         np.testing.assert_allclose(*seen, atol=1e-5)  # the same point of the picture
         assert np.abs(pair.target_points).max() < 1
+        assert np.abs(seen[0]).max() < 1  # not in the mirrored margin
 
 
 def test_training_and_validation_have_other_warps() -> None:

@@ -26,7 +26,7 @@ GENERATED = 20
 """Textures that stand in where no folder of pictures is given."""
 HELD_OUT_SHARE = 0.1
 _SYNTHETIC_COUNT = 100
-_CANDIDATES = 4
+_CANDIDATES = 6
 """Points that are tried for each synthetic keypoint; those outside of a view are left out."""
 
 logger = logging.getLogger(__name__)
@@ -159,10 +159,12 @@ class SyntheticSource:
         first, second = divmod(rest, self.config.views - 1)
         second += second >= first
         views = self._view(number, first), self._view(number, second)
-        # Points of the source, through the picture, into the target.
+        # Points of the source, through the picture, into the target. Beyond its edges the picture is mirrored:
+        # what lies there has a twin inside, and is no keypoint.
         source = generator.uniform(-0.95, 0.95, (_CANDIDATES * self.config.points, 2))
-        target, exact = views[1].warp.inverse(views[0].warp(source))
-        seen = exact & (np.abs(target) < 0.95).all(axis=1)
+        pictured = views[0].warp(source)
+        target, exact = views[1].warp.inverse(pictured)
+        seen = exact & (np.abs(pictured) < 1).all(axis=1) & (np.abs(target) < 0.95).all(axis=1)
         kept = np.flatnonzero(seen)[: self.config.points]
         return TrainingPair(views[0], views[1], source[kept], target[kept])
 
