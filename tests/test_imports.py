@@ -160,7 +160,7 @@ def loaded_modules(*arguments: str) -> tuple[dict[str, int], str]:
     return {module: int(microseconds) for microseconds, module in lines}, run.stdout
 
 
-HEAVY = {"torch", "numpy", "matplotlib", "scipy", "PIL", "einops", "jaxtyping", "safetensors"}
+HEAVY = {"torch", "numpy", "matplotlib", "scipy", "PIL", "einops", "jaxtyping", "safetensors", "accelerate"}
 
 
 def test_import_of_the_package_loads_nothing_heavy() -> None:

@@ -129,9 +129,9 @@ class TransferConfig(TomlConfig):
     def __post_init__(self) -> None:
         self.check_types()
         if self.gaussian_sigma != 0:
-            _check_range("gaussian_sigma", self.gaussian_sigma, minimum=1e-3)
-        _check_range("sampler_threshold", self.sampler_threshold, above=0)
-        _check_range("temperature", self.temperature, minimum=1e-6)
+            check_range("gaussian_sigma", self.gaussian_sigma, minimum=1e-3)
+        check_range("sampler_threshold", self.sampler_threshold, above=0)
+        check_range("temperature", self.temperature, minimum=1e-6)
 
 
 @dataclass(frozen=True)
@@ -186,35 +186,35 @@ class ModelConfig(TomlConfig):
         if len(self.image_size) != 2:
             raise ConfigError(f"image_size must be (height, width), got {self.image_size}")
         for side in self.image_size:
-            _check_range("image_size", side, minimum=1, maximum=4096)
+            check_range("image_size", side, minimum=1, maximum=4096)
         for name in ("spatial_window", "scale_window"):
             window = getattr(self, name)
-            _check_range(name, window, minimum=1, maximum=11)
+            check_range(name, window, minimum=1, maximum=11)
             if window % 2 == 0:
                 raise ConfigError(f"{name} must be odd, got {window}; use {window - 1} or {window + 1}")
-        _check_range("channels", self.channels, minimum=1, maximum=1024)
-        _check_range("upsample", self.upsample, minimum=1, maximum=16)
+        check_range("channels", self.channels, minimum=1, maximum=1024)
+        check_range("upsample", self.upsample, minimum=1, maximum=16)
         cells = math.prod(math.ceil(side / 16) * self.upsample for side in self.image_size)
         if cells > MAX_CELLS:
             raise ConfigError(
                 f"image_size and upsample make a grid of {cells} positions, more than {MAX_CELLS}; "
                 "all pairs of them would not fit into memory"
             )
-        _check_range("channel_reduction", self.channel_reduction, minimum=0)
+        check_range("channel_reduction", self.channel_reduction, minimum=0)
         # Below 1 the slope at a correlation of zero would be infinite.
-        _check_range("correlation_power", self.correlation_power, minimum=1, maximum=16)
-        _check_range("keep_top", self.keep_top, minimum=0)
+        check_range("correlation_power", self.correlation_power, minimum=1, maximum=16)
+        check_range("keep_top", self.keep_top, minimum=0)
         if not 1 <= len(self.scales) <= 9:
             raise ConfigError(f"scales must be 1 to 9 numbers, got {len(self.scales)}")
         for scale in self.scales:
-            _check_range("scales", scale, above=0, maximum=16)
+            check_range("scales", scale, above=0, maximum=16)
         if not 1 <= len(self.consensus_channels) <= 9 or self.consensus_channels[-1] != 1:
             raise ConfigError(
                 "consensus_channels must be 1 to 9 numbers that end with 1, the scores themselves, "
                 f"got {list(self.consensus_channels)}"
             )
         for width in self.consensus_channels:
-            _check_range("consensus_channels", width, minimum=1, maximum=1024)
+            check_range("consensus_channels", width, minimum=1, maximum=1024)
         if self.channels > 1 and not (self.matching == "hough" and self.last_layer):
             raise ConfigError(
                 f"channels = {self.channels} needs both Hough layers: the last one joins the channels; "
@@ -264,13 +264,20 @@ def parse_changes(words: list[str]) -> dict[str, Any]:
     return changes
 
 
-def _check_range(
+def check_range(
     name: str,
     value: float,
     minimum: float | None = None,
     above: float | None = None,
     maximum: float | None = None,
 ) -> None:
+    """Refuse a number that is not finite, or outside of the limits that are given.
+
+    Example:
+        >>> check_range("patience", -1, minimum=0)
+        Traceback (most recent call last):
+        chmnet.errors.ConfigError: patience must be at least 0, got -1
+    """
     if not math.isfinite(value):
         raise ConfigError(f"{name} must be a finite number, got {value}")
     if maximum is not None and value > maximum:

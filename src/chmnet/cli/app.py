@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from chmnet import __version__
-from chmnet.cli import benchmark, convert, data, evaluate, info, match, models
+from chmnet.cli import benchmark, convert, data, evaluate, info, match, models, train
 from chmnet.errors import ChmnetError
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ app = typer.Typer(
 app.command("match")(match.match)
 app.command("evaluate")(evaluate.evaluate)
 app.command("benchmark")(benchmark.benchmark)
+app.command("train")(train.train)
 app.command("models")(models.models)
 app.command("convert")(convert.convert)
 app.command("info")(info.info)

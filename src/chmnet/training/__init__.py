@@ -1,5 +1,6 @@
-"""Training: the objective."""
+"""Training: :func:`chmnet.training.loop.train` runs a :class:`TrainingConfig`; the objective."""
 
+from chmnet.training.config import TrainingConfig
 from chmnet.training.loss import keypoint_loss
 
-__all__ = ["keypoint_loss"]
+__all__ = ["TrainingConfig", "keypoint_loss"]

@@ -1,0 +1,98 @@
+"""``chmnet train``: a model of one's own, from a configuration file."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from chmnet.config import parse_changes
+from chmnet.errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    from chmnet.training.config import TrainingConfig
+
+
+def train(
+    config: Annotated[
+        Path | None, typer.Argument(help="The run's configuration (.toml); see the folder configs.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Folder of the run: models, log, curve, checkpoint.")
+    ] = None,
+    change: Annotated[
+        list[str] | None, typer.Option("--set", help="Change the configuration: epochs=5, model.channels=4.")
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Go on with the run of this folder; needs no configuration.")
+    ] = None,
+    root: Annotated[
+        Path | None,
+        typer.Option(envvar="CHMNET_DATA", help="Folder that holds PF-PASCAL, AnimalPose_VOC and so on."),
+    ] = None,
+) -> None:
+    """Train a model. Interrupted at any moment, `--resume` goes on from the last checkpoint.
+
+    Several processes: `torchrun --nproc-per-node 2 -m chmnet train …` divides every batch among them.
+
+    Examples:
+
+    `chmnet train configs/synthetic.toml -o runs/synthetic`
+
+    `chmnet train configs/lite.toml --root datasets -o runs/lite --set epochs=20`
+
+    `chmnet train --resume runs/lite`
+    """
+    changes = parse_changes(change or [])
+    folder, settings = _resumed(config, output, resume, changes) if resume else _new(config, output, changes)
+    from chmnet.cli.training_progress import TrainingProgress
+    from chmnet.training.loop import BEST, LAST
+    from chmnet.training.loop import train as run
+
+    with TrainingProgress() as shown:
+        progress = run(settings, folder, root, resume=resume is not None, report=shown)
+    if shown.is_main:
+        if progress.best is not None:
+            figures = ", ".join(f"PCK@{alpha} {value:.1f}" for alpha, value in progress.best.items())
+            typer.echo(f"best validation at step {progress.best_step}: {figures} ({folder / BEST})")
+        typer.echo(f"{progress.step} steps done; the last weights are in {folder / LAST}")
+
+
+def _new(config: Path | None, output: Path | None, changes: dict[str, Any]) -> "tuple[Path, TrainingConfig]":
+    from chmnet.training.config import TrainingConfig
+
+    if config is None:
+        raise InputError("name a configuration file, or a run to --resume")
+    if output is None:
+        raise InputError("name a folder for the run: -o runs/NAME")
+    first = os.environ.get("RANK", "0") == "0"  # the other processes may find the folder already in use by it
+    if first and output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise InputError(
+            f"{output} exists already; --resume {output} goes on with its run, or choose another folder"
+        )
+    return output, TrainingConfig.from_toml(config).replace(**changes)
+
+
+def _resumed(
+    config: Path | None, output: Path | None, resume: Path, changes: dict[str, Any]
+) -> "tuple[Path, TrainingConfig]":
+    from chmnet.training.config import TrainingConfig
+
+    if output is not None and output.resolve() != resume.resolve():
+        raise InputError(f"a resumed run stays in its folder {resume}; leave out --output")
+    if not (resume / "config.toml").is_file():
+        raise InputError(f"{resume} holds no run: there is no config.toml in it")
+    stored = TrainingConfig.from_toml(resume / "config.toml")
+    wanted = (TrainingConfig.from_toml(config) if config is not None else stored).replace(**changes)
+    changed = [key for key in vars(stored) if getattr(stored, key) != getattr(wanted, key)]
+    refused = [key for key in changed if key not in CHANGEABLE]
+    if refused:
+        raise ConfigError(
+            f"a resumed run keeps its configuration, but {refused[0]} would change; only "
+            f"{', '.join(CHANGEABLE)} may"
+        )
+    return resume, wanted
+
+
+CHANGEABLE = ("epochs", "patience", "validate_every", "log_every", "checkpoint_minutes", "cache_megabytes")
+"""What may differ when a run goes on."""

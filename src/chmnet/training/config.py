@@ -1,0 +1,163 @@
+"""What a training run is: network, data, optimisation. The defaults are the paper's; a TOML file names the rest.
+
+>>> TrainingConfig.from_dict({"model": {"dimensions": "4d-4d"}}).learning_rate
+0.001
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from chmnet.config import ModelConfig, TomlConfig, check_range
+from chmnet.errors import ConfigError
+
+ANNOTATED = ("pf-pascal", "pf-willow", "spair-71k", "animal-pose", "coco")
+"""Data sets with keypoints; the other source of pairs is ``synthetic``."""
+
+
+@dataclass(frozen=True)
+class SourceConfig(TomlConfig):
+    """One source of pairs."""
+
+    dataset: Literal["pf-pascal", "pf-willow", "spair-71k", "animal-pose", "coco", "synthetic"] = "pf-pascal"
+    split: Literal["train", "val", "test"] = "train"
+    """Test pairs are refused as training data."""
+    path: str = ""
+    """``synthetic``: a folder of pictures (empty: generated textures); ``coco``: the annotation file, or a folder
+    with ``annotations_train.json``; else the folder that holds the data sets, instead of the command's."""
+    count: int = 0
+    """Pairs of an epoch, drawn anew each time; 0: every pair ``weight`` times, for ``synthetic`` 100."""
+    weight: float = 1.0
+    """How often each pair occurs in an epoch, where no ``count`` is given."""
+    images: Literal["all", "training", "held-out"] = "all"
+    """``coco`` and ``synthetic``: all pictures, or the nine tenths and the one tenth of a fixed division."""
+    layout: Literal["large", "small"] = "large"
+    """Of SPair-71k."""
+    minimum_common: int = 3
+    """Keypoints that two objects must share, where pairs are made (``animal-pose``, ``coco``)."""
+    maximum_pairs: int = 1000
+    """Pairs that are made, where pairs are made; an epoch draws from them."""
+    views: int = 8
+    """``synthetic``: warped views of each picture; any two of them are a pair."""
+    points: int = 20
+    """``synthetic``: keypoints of a pair."""
+    rotation: float = 20.0
+    """``synthetic``: largest turn of a view, in degrees."""
+    zoom: float = 1.3
+    """``synthetic``: largest magnification of a view, and its inverse the smallest."""
+    bend: float = 0.08
+    """``synthetic``: standard deviation of the thin-plate spline's control points, in normalised coordinates."""
+    colours: float = 0.4
+    """``synthetic``: change of brightness, contrast and saturation of a view; hue turns by a quarter of it."""
+
+    def __post_init__(self) -> None:
+        self.check_types()
+        for name in ("count", "weight", "rotation", "bend", "colours"):
+            check_range(f"{name} of {self.dataset}", getattr(self, name), minimum=0)
+        for name in ("minimum_common", "maximum_pairs", "points"):
+            check_range(f"{name} of {self.dataset}", getattr(self, name), minimum=1)
+        check_range("views of synthetic", self.views, minimum=2)
+        check_range("zoom of synthetic", self.zoom, minimum=1, maximum=4)
+        check_range("colours of synthetic", self.colours, maximum=1)
+        check_range("bend of synthetic", self.bend, maximum=0.3)
+
+
+@dataclass(frozen=True)
+class AugmentationConfig(TomlConfig):
+    """Chance of each change of a training pair with annotated keypoints; the default is none."""
+
+    swap: float = 0.0
+    """Exchange source and target."""
+    flip: float = 0.0
+    """Mirror both pictures."""
+    crop: float = 0.0
+    """Cut each picture to a random area that holds its keypoints; not with a frozen backbone."""
+    colour: float = 0.0
+    """Change each picture's colours; not with a frozen backbone."""
+
+    def __post_init__(self) -> None:
+        self.check_types()
+        for name, value in vars(self).items():
+            check_range(name, value, minimum=0, maximum=1)
+
+
+@dataclass(frozen=True)
+class TrainingConfig(TomlConfig):
+    """A whole run. The defaults are the paper's: Adam, 1e-3 and 1e-5, batches of 16, PF-PASCAL."""
+
+    preset: Literal["paper", "reference"] = "paper"
+    """The model configuration that ``model`` changes."""
+    model: ModelConfig = field(default_factory=ModelConfig)
+    """With ``model.backbone.frozen`` each picture goes through the backbone once and its features are kept."""
+    backbone_weights: str = ""
+    """A file, ``package`` (EfficientNet-Lite0, its default), ``published`` (ResNets) or ``random`` (for tests)."""
+    init: str = "random"
+    """Of the matching layers: ``random``, ``hough-prior``, a model file, or a name of ``chmnet models``."""
+    prior_sharpness: float = 350.0
+    """Of ``hough-prior``: how far its scores go, in units of the transfer's temperature. The lower, the more of
+    the map around the best match has a share in the gradient."""
+    data: tuple[SourceConfig, ...] = (SourceConfig(),)
+    validation: tuple[SourceConfig, ...] = (SourceConfig(split="val"),)
+    augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
+    seed: int = 0
+    epochs: int = 100
+    batch_size: int = 16
+    """Pairs of a step, over all processes and accumulated parts; a last, smaller batch is left out."""
+    accumulate: int = 1
+    """Parts a batch is divided into, one after the other, to save memory."""
+    learning_rate: float = 1e-3
+    backbone_learning_rate: float = 1e-5
+    schedule: Literal["constant", "cosine"] = "constant"
+    warmup_steps: int = 0
+    """Steps in which the learning rate rises from 0."""
+    clip_norm: float = 0.0
+    """Largest norm of the gradient; 0: any."""
+    average_decay: float = 0.0
+    """Of the moving average of the weights, which is validated and saved instead of them; 0: no average."""
+    validate_every: int = 1
+    """Epochs between validations; there is one before the first step, too."""
+    patience: int = 0
+    """Validations without a better PCK@0.1 after which the run ends; 0: never."""
+    precision: Literal["auto", "no", "bf16", "fp16"] = "no"
+    """Mixed precision of the backbone; ``auto``: where the device has it."""
+    cache_precision: Literal["float16", "float32"] = "float16"
+    """Of kept features."""
+    cache_megabytes: int = 2048
+    """Kept features that are in memory; the others wait in a temporary file."""
+    checkpoint_minutes: float = 5.0
+    """Time between checkpoints within an epoch; there is one at the end of each, too."""
+    log_every: int = 10
+    """Steps between lines of the log."""
+
+    def __post_init__(self) -> None:
+        self.check_types()
+        for name in ("seed", "warmup_steps", "clip_norm", "patience", "cache_megabytes", "checkpoint_minutes"):
+            check_range(name, getattr(self, name), minimum=0)
+        for name in ("epochs", "batch_size", "accumulate", "validate_every", "log_every"):
+            check_range(name, getattr(self, name), minimum=1)
+        for name in ("learning_rate", "backbone_learning_rate"):
+            check_range(name, getattr(self, name), minimum=0, maximum=1)
+        check_range("prior_sharpness", self.prior_sharpness, minimum=1e-3, maximum=1e6)
+        check_range("average_decay", self.average_decay, minimum=0, maximum=0.99999)
+        if not self.data:
+            raise ConfigError("data must name at least one source of pairs")
+        for source in self.data:
+            if source.dataset in ANNOTATED and source.split == "test":
+                raise ConfigError(
+                    f'the test split of {source.dataset} is never training data; use split = "train"'
+                )
+        if self.frozen and (self.augmentation.crop or self.augmentation.colour):
+            raise ConfigError(
+                "a frozen backbone sees each picture once: crop and colour must be 0; flip and swap are possible"
+            )
+
+    @property
+    def frozen(self) -> bool:
+        """Whether the backbone stays as it is, so that features can be kept."""
+        return self.model.backbone.frozen
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any], where: str = "configuration") -> "TrainingConfig":
+        """As :meth:`TomlConfig.from_dict`; ``model`` holds changes of the preset, or a whole configuration."""
+        if isinstance(data, dict) and isinstance(data.get("model", {}), dict):
+            data = {**data, "model": ModelConfig.preset(data.get("preset", "paper"), **data.get("model", {}))}
+        return super().from_dict(data, where)

@@ -1,0 +1,237 @@
+"""Where training pairs come from, and what never gets in."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from chmnet import data
+from chmnet.errors import ConfigError, InputError
+from chmnet.training.config import AugmentationConfig, SourceConfig, TrainingConfig
+from chmnet.training.sources import (
+    AnnotatedSource,
+    SyntheticSource,
+    divide,
+    epoch_plan,
+    open_sources,
+    without_test_pairs,
+)
+from chmnet.training.views import Photograph, Texture, WarpedView
+from tests.data import trees
+
+GENERATOR = np.random.default_rng(0)
+
+
+def open_one(root: Path | None = None, **fields: object) -> AnnotatedSource | SyntheticSource:
+    (source,) = open_sources([SourceConfig.from_dict(fields)], root, seed=0)
+    assert isinstance(source, AnnotatedSource | SyntheticSource)
+    return source
+
+
+# ---------------------------------------------------------------- test data stays out
+
+
+def test_no_test_pair_of_pf_pascal_gets_in(tmp_path: Path) -> None:
+    root = trees.make_pf_pascal(tmp_path)  # its training pairs with keypoints are all reversed test pairs
+    assert len(data.load_pairs("pf-pascal", root, "train")) > 0
+    with pytest.raises(InputError, match="pf-pascal has no pairs left for its split train"):
+        open_one(root, dataset="pf-pascal")
+
+
+def test_other_pairs_of_pf_pascal_stay(tmp_path: Path) -> None:
+    root = trees.make_pf_pascal(tmp_path)
+    path = root / trees.PASCAL_LIST
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], lines[2]]) + "\n")  # the test list without the pair that is in training
+    assert len(open_one(root, dataset="pf-pascal")) == 3  # the pair, its flip and its repeat
+
+
+@pytest.mark.slow
+def test_no_test_pair_of_the_real_pf_pascal_gets_in(shared: Path) -> None:
+    root = shared / "datasets"
+    pairs = data.load_pairs("pf-pascal", root, "train")
+    kept = without_test_pairs(pairs, root)
+    test = {data.image_names(pair) for pair in data.load_pairs("pf-pascal", root, "test")}
+    assert 0 < len(kept) < len(pairs)
+    assert not test & {data.image_names(pair) for pair in kept}
+
+
+def test_animal_pose_without_pictures_of_pf_pascals_test(tmp_path: Path) -> None:
+    source = open_one(trees.make_animal_pose(tmp_path), dataset="animal-pose", maximum_pairs=500)
+    assert isinstance(source, AnnotatedSource)
+    used = {side.path.name for pair in source.pairs for side in (pair.source, pair.target)}
+    assert used
+    assert not used & {f"2009_{number:06d}.jpg" for number in range(7)}  # 0 to 3 test, 4 to 6 validation
+
+
+@pytest.mark.parametrize("dataset", ["pf-pascal", "pf-willow", "animal-pose", "spair-71k", "coco"])
+def test_test_splits_are_refused(dataset: str) -> None:
+    with pytest.raises(ConfigError, match=f"the test split of {dataset} is never training data"):
+        TrainingConfig.from_dict({"data": [{"dataset": dataset, "split": "test"}]})
+
+
+# ---------------------------------------------------------------- each source
+
+
+def test_spair_and_coco(tmp_path: Path) -> None:
+    assert len(open_one(trees.make_spair(tmp_path / "a"), dataset="spair-71k")) == 1
+    file = trees.make_coco(tmp_path / "b") / trees.COCO
+    assert len(open_one(None, dataset="coco", path=str(file))) > 1
+
+
+def test_coco_divided_into_training_and_held_out_pictures(tmp_path: Path) -> None:
+    file = trees.make_coco(tmp_path, images=40) / trees.COCO
+    used = {}
+    for part in ("training", "held-out"):
+        source = open_one(None, dataset="coco", path=str(file), images=part)
+        assert isinstance(source, AnnotatedSource)
+        used[part] = {side.path for pair in source.pairs for side in (pair.source, pair.target)}
+        assert source.describe()["images_used"] == part
+    assert not used["training"] & used["held-out"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"dataset": "pf-pascal"}, "where is pf-pascal. Name its folder with --root or CHMNET_DATA"),
+        ({"dataset": "spair-71k", "path": "none"}, "none"),
+        ({"dataset": "coco", "path": "none.json"}, "there is no none.json"),
+        ({"dataset": "synthetic", "path": "none"}, "there is no folder none with pictures"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_sources_that_are_not_there(fields: dict[str, object], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        open_one(None, **fields)
+
+
+def test_folder_without_pictures(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("no picture")
+    with pytest.raises(InputError, match="holds no pictures"):
+        open_one(None, dataset="synthetic", path=str(tmp_path))
+    trees.make_image(tmp_path / "only.png")
+    assert len(open_one(None, dataset="synthetic", path=str(tmp_path), views=3)) == 6
+    with pytest.raises(InputError, match="1 pictures cannot be divided"):
+        open_one(None, dataset="synthetic", path=str(tmp_path), images="training")
+
+
+def test_division_is_fixed_and_disjoint() -> None:
+    names = [str(number) for number in range(30)]
+    assert sorted(divide(names, "training") + divide(names, "held-out")) == sorted(names)
+    assert len(divide(names, "held-out")) == 3
+    assert divide(names, "all") == names
+
+
+# ---------------------------------------------------------------- pairs
+
+
+def test_synthetic_pairs_have_exact_ground_truth() -> None:
+    source = open_one(dataset="synthetic", points=50, views=3)
+    for index in range(len(source)):
+        pair = source.pair(index, np.random.default_rng(index))
+        assert isinstance(pair.source, WarpedView)
+        assert isinstance(pair.target, WarpedView)
+        assert pair.source.picture == pair.target.picture
+        assert pair.source != pair.target
+        assert len(pair.source_points) > 10
+        seen = pair.source.warp(pair.source_points), pair.target.warp(pair.target_points)
+        np.testing.assert_allclose(*seen, atol=1e-5)  # the same point of the picture
+        assert np.abs(pair.target_points).max() < 1
+        assert np.abs(seen[0]).max() < 1  # not in the mirrored margin
+
+
+def test_training_and_validation_have_other_warps() -> None:
+    config = [SourceConfig(dataset="synthetic")]
+    views = [open_sources(config, None, seed)[0].pair(0, np.random.default_rng(0)).source for seed in (0, 1)]
+    assert views[0] != views[1]
+
+
+def annotated(tmp_path: Path, **chances: float) -> AnnotatedSource:
+    root = trees.make_spair(tmp_path)
+    return AnnotatedSource(
+        SourceConfig(dataset="spair-71k"), data.load_pairs("spair-71k", root), AugmentationConfig(**chances)
+    )
+
+
+def test_annotated_pair_without_changes(tmp_path: Path) -> None:
+    pair = annotated(tmp_path).pair(0, GENERATOR)
+    assert isinstance(pair.source, Photograph)
+    assert pair.source.path.name == "2007_000001.jpg"
+    assert not pair.source.mirrored
+    np.testing.assert_allclose(pair.source_points[0], [7 / 20 - 1, 8 / 15 - 1])
+
+
+def test_swap_and_flip(tmp_path: Path) -> None:
+    plain = annotated(tmp_path).pair(0, GENERATOR)
+    swapped = annotated(tmp_path, swap=1).pair(0, GENERATOR)
+    assert swapped.source == plain.target
+    np.testing.assert_array_equal(swapped.target_points, plain.source_points)
+    flipped = annotated(tmp_path, flip=1).pair(0, GENERATOR)
+    assert isinstance(flipped.target, Photograph)
+    assert flipped.target.mirrored
+    np.testing.assert_allclose(flipped.target_points, plain.target_points * (-1, 1))
+
+
+def test_flip_of_the_list_and_of_the_augmentation_undo_each_other(tmp_path: Path) -> None:
+    pairs = data.load_pairs("pf-pascal", trees.make_pf_pascal(tmp_path), "train")
+    flags = [bool(pair.flags.get("flip")) for pair in pairs]
+    assert {True, False} == set(flags)
+    source = AnnotatedSource(SourceConfig(), pairs, AugmentationConfig(flip=1))
+    for index, flag in enumerate(flags):
+        view = source.pair(index, GENERATOR).source
+        assert isinstance(view, Photograph)
+        assert view.mirrored != flag
+
+
+def test_crop_moves_points_with_the_picture(tmp_path: Path) -> None:
+    source = annotated(tmp_path, crop=1, colour=1, flip=0.5)
+    areas = set()
+    for seed in range(10):
+        pair = source.pair(0, np.random.default_rng(seed))
+        assert isinstance(pair.source, Photograph)
+        assert pair.source.area is not None
+        assert pair.source.colour_seed is not None
+        areas.add(pair.source.area)
+        left, top, right, bottom = pair.source.area
+        assert 0 <= left < right <= trees.WIDTH
+        assert 0 <= top < bottom <= trees.HEIGHT
+        points = pair.source_points * ((-1, 1) if pair.source.mirrored else (1, 1))
+        in_file = (points + 1) / 2 * (right - left, bottom - top) + (left, top)
+        np.testing.assert_allclose(in_file[0], [7, 8], atol=1e-9)
+        assert np.abs(pair.source_points).max() <= 1
+        assert pair.source.render((16, 16)).shape == (3, 16, 16)
+    assert len(areas) > 3
+
+
+# ---------------------------------------------------------------- epochs
+
+
+def test_plan_counts_and_weights() -> None:
+    config = SourceConfig(dataset="synthetic", views=3)
+    pictures = [Texture(0), Texture(1)]  # 12 pairs
+    sources = [
+        SyntheticSource(config.replace(count=30), pictures, seed=0),
+        SyntheticSource(config.replace(count=5), pictures, seed=0),
+        SyntheticSource(config, pictures, seed=0),
+    ]
+    plan = epoch_plan(sources, seed=0, epoch=0)
+    assert [sum(number == wanted for number, _ in plan) for wanted in range(3)] == [30, 5, 100]
+    drawn = [index for number, index in plan if number == 0]
+    assert {drawn.count(index) for index in range(12)} == {2, 3}  # no repeat before all had their turn
+    assert plan == epoch_plan(sources, seed=0, epoch=0)
+    assert plan != epoch_plan(sources, seed=0, epoch=1)
+    assert plan != epoch_plan(sources, seed=1, epoch=0)
+
+
+def test_weight_of_annotated_pairs(tmp_path: Path) -> None:
+    source = annotated(tmp_path)
+    source.config = SourceConfig(dataset="spair-71k", weight=2.5)
+    assert len(epoch_plan([source], 0, 0)) == 5
+
+
+def test_description_for_the_record(tmp_path: Path) -> None:
+    described = annotated(tmp_path).describe()
+    assert described["dataset"] == "spair-71k"
+    assert (described["pairs"], described["images"]) == (2, 3)
+    assert len(described["pairs_sha256"]) == 64
+    assert open_one(dataset="synthetic").describe()["pictures"] == 20
