@@ -3,20 +3,21 @@ PYTHON ?= python3
 BIN := .venv/bin
 SETUP := .venv/.ready
 
-.PHONY: demo test test-slow lint format benchmark clean help
+.PHONY: demo test test-slow test-native lint format benchmark clean help
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo       match the shipped example pictures with the default model"
 	@echo "make test       all ordinary tests, with lint and type checks before them"
 	@echo "make test-slow  the tests that take long or need the real data sets"
+	@echo "make test-native  the compiled kernels under the address and thread sanitizers"
 	@echo "make lint       ruff and mypy only"
 	@echo "make benchmark  what the paper's network costs, against the authors' way (several minutes)"
 	@echo "make format     let ruff put the code in order"
 	@echo "make clean      remove what make made"
 
 # torch goes first and pinned, so that nothing else pulls in its GPU packages.
-$(SETUP): pyproject.toml constraints.txt
+$(SETUP): pyproject.toml constraints.txt $(wildcard native/*)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,train]"
@@ -37,6 +38,9 @@ test: lint
 
 test-slow: $(SETUP)
 	$(BIN)/pytest -m slow
+
+test-native: $(SETUP)
+	$(BIN)/pytest -m slow tests/ops/test_sanitizers.py
 
 lint: $(SETUP)
 	$(BIN)/ruff check .

@@ -95,6 +95,8 @@ def test_existing_file_is_kept(tmp_path: Path) -> None:
         (["match", DONKEY, ZEBRA, "--points", "500,500"], "lies outside"),
         (["match", DONKEY, ZEBRA, "-o", "no/such/folder/out.png"], "cannot write to the folder"),
         (["convert", "none.pt", "out.safetensors"], "there is no weight file none.pt"),
+        (["convert", "none.safetensors", "out.safetensors", "--half"], "there is no weight file none.safetensors"),
+        (["convert", "none.pt", "out.safetensors", "--half"], "--half and --without-backbone are for model files"),
         (["convert", str(REPOSITORY / "LICENSE"), "out.safetensors"], "not a file of weights"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

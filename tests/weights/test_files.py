@@ -17,7 +17,7 @@ from chmnet import __version__
 from chmnet.config import BackboneConfig, ModelConfig, TransferConfig
 from chmnet.errors import ConfigError, InputError, WeightsError
 from chmnet.nn import CHMNet, MatchingHead, ResNet, apply_hough_prior
-from chmnet.weights import MODELS, files, load_model, load_model_file, save_model
+from chmnet.weights import MODELS, files, load_backbone_weights, load_model, load_model_file, save_model
 from chmnet.weights.files import FORMAT
 
 SMALL = ModelConfig(backbone=BackboneConfig("efficientnet-lite0", layers=("blocks.0",)))
@@ -360,3 +360,47 @@ def test_the_hough_prior_goes_with_any_backbone(tmp_path: Path) -> None:
 def test_a_hough_prior_without_hough_layers_is_refused() -> None:
     with pytest.raises(ConfigError, match='a Hough prior needs matching = "hough", got "none"'):
         load_model("hough-prior", changes={"matching": "none"})
+
+
+def packaged(path: Path) -> CHMNet:
+    """A model with the package's backbone, saved."""
+    model = CHMNet(SMALL).eval()
+    load_backbone_weights(model.backbone, "package")
+    save_model(model, path, {"seed": 3})
+    return model
+
+
+def test_smaller_file_gives_nearly_the_same_numbers(tmp_path: Path) -> None:
+    model = packaged(tmp_path / "whole.safetensors")
+    files.shrink_model_file(tmp_path / "whole.safetensors", tmp_path / "small.safetensors", True, "package")
+    assert (tmp_path / "small.safetensors").stat().st_size < (tmp_path / "whole.safetensors").stat().st_size / 2
+    loaded = load_model_file(tmp_path / "small.safetensors")
+    assert files.read_notes(tmp_path / "small.safetensors") == {"seed": 3}
+    torch.testing.assert_close(loaded.backbone.state_dict(), model.backbone.state_dict())
+    torch.testing.assert_close(loaded.head.state_dict(), model.head.state_dict(), rtol=1e-3, atol=1e-6)
+    assert next(loaded.parameters()).dtype == torch.float32
+
+
+def test_a_backbone_that_was_trained_is_not_left_out(path: Path, tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match="was trained further: it is part of the model"):
+        files.shrink_model_file(path, tmp_path / "small.safetensors", False, "package")
+
+
+def test_a_backbone_from_elsewhere_must_be_named(tmp_path: Path) -> None:
+    packaged(tmp_path / "whole.safetensors")
+    files.shrink_model_file(tmp_path / "whole.safetensors", tmp_path / "small.safetensors", False, "my weights")
+    with pytest.raises(WeightsError, match=r"comes without its backbone \(my weights\); name the file"):
+        load_model(tmp_path / "small.safetensors")
+    assert load_model(tmp_path / "small.safetensors", backbone_weights="package").config == SMALL
+
+
+def test_a_whole_model_takes_no_other_backbone(path: Path) -> None:
+    with pytest.raises(WeightsError, match="has its own backbone; leave the backbone's weights out"):
+        load_model(path, backbone_weights="package")
+
+
+def test_numbers_beyond_half_precision(tmp_path: Path, model: CHMNet) -> None:
+    with torch.no_grad():
+        model.head.first.weight += 1e6
+    with pytest.raises(WeightsError, match=r"head.first.weight holds numbers beyond half precision"):
+        save_model(model, tmp_path / "model.safetensors", half=True)

@@ -1,24 +1,49 @@
-"""``chmnet convert``: the authors' checkpoints into model files."""
+"""``chmnet convert``: the authors' checkpoints into model files, and model files into smaller ones."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from chmnet.cli.outputs import check_outputs
+from chmnet.errors import InputError
+
 
 def convert(
-    checkpoint: Annotated[Path, typer.Argument(help="A checkpoint released by the paper's authors (.pt).")],
+    checkpoint: Annotated[
+        Path, typer.Argument(help="A checkpoint of the paper's authors (.pt), or a model file (.safetensors).")
+    ],
     output: Annotated[Path, typer.Argument(help="The model file to write (.safetensors).")],
+    half: Annotated[bool, typer.Option("--half", help="Keep a model file's numbers in half precision.")] = False,
+    without_backbone: Annotated[
+        str,
+        typer.Option(
+            metavar="WHERE",
+            help="Leave a model file's backbone out and say where its weights come from: `package` for those of "
+            "the default backbone, else a name for people to read.",
+        ),
+    ] = "",
     overwrite: Annotated[bool, typer.Option(help="Replace the file if it exists.")] = False,
 ) -> None:
-    """Turn a checkpoint of the authors' code into a chmnet model file.
+    """Turn a checkpoint of the authors' code into a chmnet model file, or make a model file smaller.
 
     Nothing in the checkpoint is executed.
 
-    Example:
+    Examples:
 
     `chmnet convert pas_psi.pt chmnet-r101-psi.safetensors`
+
+    `chmnet convert runs/cats/best.safetensors cats.safetensors --half --without-backbone package`
     """
+    check_outputs([checkpoint], [output], overwrite)
+    if checkpoint.suffix == ".safetensors":
+        from chmnet.weights.files import shrink_model_file
+
+        shrink_model_file(checkpoint, output, half, without_backbone, overwrite)
+        typer.echo(f"wrote {output}, {output.stat().st_size / 1e6:.1f} MB")
+        return
+    if half or without_backbone:
+        raise InputError("--half and --without-backbone are for model files (.safetensors); convert to one first")
     from chmnet.weights import convert_reference_checkpoint
 
     model = convert_reference_checkpoint(checkpoint, output, overwrite)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from chmnet.atomic import atomic_path
 from chmnet.errors import WeightsError
 from chmnet.training.optimisation import WeightAverage
-from chmnet.weights.files import load_exactly, read_tensors
+from chmnet.weights.tensors import load_exactly, read_tensors
 
 FORMAT = "chmnet-checkpoint-1"
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")

@@ -1,11 +1,12 @@
 """Model files: safetensors that carry their configuration. Nothing in them is ever executed."""
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -14,12 +15,20 @@ from chmnet.atomic import atomic_path
 from chmnet.config import ModelConfig
 from chmnet.errors import WeightsError
 from chmnet.nn.chmnet import CHMNet
+from chmnet.weights.backbones import load_backbone_weights
+from chmnet.weights.tensors import load_exactly, read_tensors
 
 FORMAT = "chmnet-model-1"
+_BACKBONES = ("backbone.", "target_backbone.")
 
 
 def save_model(
-    model: CHMNet, path: str | Path, notes: dict[str, Any] | None = None, overwrite: bool = True
+    model: CHMNet,
+    path: str | Path,
+    notes: dict[str, Any] | None = None,
+    overwrite: bool = True,
+    half: bool = False,
+    backbone_weights: str = "",
 ) -> None:
     """Write a model with its configuration, whole or not at all.
 
@@ -28,6 +37,9 @@ def save_model(
         path: a file name that ends in ``.safetensors``.
         notes: anything JSON can hold: training data, measured figures, licences.
         overwrite: whether an existing file may be replaced.
+        half: keep numbers in half precision; they are read back in single precision.
+        backbone_weights: leave the backbone out, and say where its weights come from: ``"package"``, or a name
+            for people to read.
     """
     if Path(path).suffix != ".safetensors":
         raise WeightsError(f"a model file must end in .safetensors, got {Path(path).name!r}")
@@ -36,8 +48,13 @@ def save_model(
         "chmnet_version": __version__,
         "config": json.dumps(model.config.to_dict()),
         "notes": json.dumps(notes or {}),
+        **({"backbone_weights": backbone_weights} if backbone_weights else {}),
     }
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    if backbone_weights:
+        tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith(_BACKBONES)}
+    if half:
+        tensors = {name: _halved(name, tensor) for name, tensor in tensors.items()}
     with atomic_path(path, overwrite) as temporary:
         try:
             save_file(tensors, temporary, metadata)
@@ -45,8 +62,22 @@ def save_model(
             raise WeightsError(f"cannot write {path}: {error}") from None
 
 
-def load_model_file(path: str | Path) -> CHMNet:
+def _halved(name: str, tensor: Tensor) -> Tensor:
+    if not tensor.is_floating_point():
+        return tensor
+    half = tensor.half()
+    if not half.isfinite().all():
+        raise WeightsError(f"{name} holds numbers beyond half precision; write the model without it")
+    return half
+
+
+def load_model_file(path: str | Path, backbone_weights: str | Path = "") -> CHMNet:
     """Read a model that :func:`save_model` wrote, ready for inference.
+
+    Args:
+        path: the file.
+        backbone_weights: where the backbone's weights are, for a file without them; see
+            :func:`chmnet.weights.load_backbone_weights`. Those of the default backbone are found by themselves.
 
     Raises:
         WeightsError: the file is missing, broken, of another kind, or its tensors do not fit its
@@ -66,47 +97,41 @@ def load_model_file(path: str | Path) -> CHMNet:
             model = CHMNet(config)
     except (ValueError, RecursionError) as error:  # broken JSON, or a ConfigError
         raise WeightsError(f"{path} holds no usable configuration: {error}") from None
-    load_exactly(model, tensors, path)
+    origin = metadata.get("backbone_weights")
+    if origin is None:
+        if backbone_weights:
+            raise WeightsError(f"{path} has its own backbone; leave the backbone's weights out")
+        load_exactly(model, tensors, path)
+        return model.eval()
+    if not backbone_weights and origin != "package":
+        raise WeightsError(f"{path} comes without its backbone ({origin}); name the file with its weights")
+    load_exactly(model.head, {name.removeprefix("head."): tensor for name, tensor in tensors.items()}, path)
+    for backbone in (model.backbone, model.target_backbone):
+        if backbone is not None:
+            backbone.to_empty(device="cpu")
+            load_backbone_weights(backbone, backbone_weights or origin)
     return model.eval()
 
 
-def read_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """All tensors of a safetensors file, and its metadata."""
-    path = Path(path)
-    try:
-        if not path.is_file():
-            raise WeightsError(f"there is no weight file {path}")
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (SafetensorError, OSError) as error:
-        raise WeightsError(f"{path} is not a whole safetensors file: {error}") from None
-    return tensors, metadata
+def shrink_model_file(
+    path: str | Path, output: str | Path, half: bool, backbone_weights: str = "", overwrite: bool = False
+) -> None:
+    """Write a model file again with fewer bytes, its notes with it; see :func:`save_model`.
+
+    Raises:
+        WeightsError: the file cannot be used, or its backbone is not that of the package it should come from.
+    """
+    model = load_model_file(path)
+    if backbone_weights == "package":
+        plain = copy.deepcopy(model.backbone)
+        load_backbone_weights(plain, "package")
+        trained, packaged = model.backbone.state_dict(), plain.state_dict()
+        if not all(torch.equal(trained[name], tensor) for name, tensor in packaged.items()):
+            raise WeightsError(f"the backbone of {path} was trained further: it is part of the model; keep it")
+    save_model(model, output, read_notes(path), overwrite, half, backbone_weights)
 
 
-def load_exactly(module: torch.nn.Module, tensors: dict[str, Tensor], origin: str | Path) -> None:
-    """Give a module its tensors; every name and shape must fit, every number must be finite."""
-    expected = module.state_dict()
-    missing, unknown = sorted(expected.keys() - tensors.keys()), sorted(tensors.keys() - expected.keys())
-    for names, what in ((missing, "lacks"), (unknown, "has unknown")):
-        if names:
-            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-            raise WeightsError(f"{origin} {what} {', '.join(names[:3])}{more}; it belongs to another model")
-    loaded = {}
-    for name, tensor in tensors.items():
-        if tensor.shape != expected[name].shape:
-            raise WeightsError(
-                f"{origin}: {name} has shape {list(tensor.shape)}, expected {list(expected[name].shape)}; "
-                "it belongs to another model"
-            )
-        device = "cpu" if expected[name].is_meta else expected[name].device
-        try:
-            loaded[name] = tensor.to(device, expected[name].dtype)
-        except (RuntimeError, NotImplementedError):
-            raise WeightsError(f"{origin}: {name} is of type {tensor.dtype}, which cannot be converted") from None
-        if not loaded[name].isfinite().all():
-            raise WeightsError(f"{origin}: {name} holds values that are not finite; the file is damaged")
-    trainable = {name: parameter.requires_grad for name, parameter in module.named_parameters()}
-    module.load_state_dict(loaded, assign=True)
-    for name, parameter in module.named_parameters():
-        parameter.requires_grad_(trainable[name])
+def read_notes(path: str | Path) -> dict[str, Any]:
+    """What a model file says of itself: training data, measured figures, licences."""
+    notes: dict[str, Any] = json.loads(read_tensors(path)[1].get("notes", "{}"))
+    return notes

@@ -11,7 +11,8 @@ from chmnet.errors import WeightsError
 from chmnet.nn.chmnet import CHMNet
 from chmnet.nn.sharing import tap_groups
 from chmnet.weights.backbones import read_checkpoint
-from chmnet.weights.files import load_exactly, save_model
+from chmnet.weights.files import save_model
+from chmnet.weights.tensors import load_exactly
 
 _KNOWN = ("backbone.", "learner.conv2ds.", "learner.chm6d.", "learner.chm4d.")
 

@@ -27,6 +27,8 @@ class KnownModel:
     """What a person should know before trusting its matches."""
     prior: HoughPrior | None = None
     """What its Hough layers know; ``None``: their weights are random, or there are none."""
+    file: str = ""
+    """Its trained weights, a file in the package's folder ``models``; empty: nothing was trained."""
 
 
 def load_model(
@@ -49,13 +51,28 @@ def load_model(
     """
     if str(model) in MODELS:
         known = MODELS[str(model)]
+        if known.file:
+            if backbone not in ("", known.config.backbone.name) or changes:
+                raise WeightsError(f"{model} was trained as it is; only {', '.join(_untrained())} take changes")
+            return load_model_file(model_file(known), backbone_weights)
         config = known.config.replace(backbone=_choose_backbone(known.config, backbone, backbone_weights))
         return _build(config.replace(**(changes or {})), backbone_weights, known.prior)
     if not (Path(model).suffix or Path(model).exists()):
         raise WeightsError(f"there is no model {str(model)!r}; use one of {', '.join(MODELS)}, or a file's path")
-    if backbone or backbone_weights or changes:
-        raise WeightsError(f"{model} has its own backbone and configuration; only {', '.join(MODELS)} take others")
-    return load_model_file(model)
+    if backbone or changes:
+        raise WeightsError(
+            f"{model} has its own backbone and configuration; only {', '.join(_untrained())} take others"
+        )
+    return load_model_file(model, backbone_weights)
+
+
+def model_file(known: KnownModel) -> Path:
+    """Where the trained weights of a known model lie."""
+    return Path(__file__).parent.parent / "models" / known.file
+
+
+def _untrained() -> list[str]:
+    return [name for name, known in MODELS.items() if not known.file]
 
 
 def _choose_backbone(config: ModelConfig, name: str, weights: str | Path) -> BackboneConfig:
