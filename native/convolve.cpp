@@ -106,10 +106,10 @@ class Vote {
         : x_(x), planes_(planes), layout_(layout), taps_(taps), matrices_(matrices), kernels_(kernels),
           threads_(threads), margin_(Layout::round_up(layout.reach)),
           sum_pitch_(margin_ + layout.length + kLengthStep) {
+        const long floats = matrices.columns * sum_pitch_ + margin_ + layout.length + kLengthStep;
         for (int thread = 0; thread < threads; ++thread) {
-            scratch_.emplace_back(matrices.columns * sum_pitch_ + margin_ + layout.length + kLengthStep);
-            std::memset(scratch_.back().data(), 0,
-                        (matrices.columns * sum_pitch_ + margin_ + layout.length + kLengthStep) * sizeof(float));
+            scratch_.emplace_back(floats);
+            std::memset(scratch_.back().data(), 0, floats * sizeof(float));
         }
         lines_.resize(threads);
     }
@@ -124,6 +124,7 @@ class Vote {
             channels.push_back(alone ? groups[number].inputs[0] : static_cast<long>(number));
             if (!alone) add_up(groups[number].inputs, together->channel(static_cast<long>(number)));
         }
+        for (Lines &lines : lines_) lines.reserve(groups.size() * matrices_.rows, taps_[1] * taps_[3]);
         parallel(x_.size[0] * x_.size[2], threads_, [&](long number, int thread) {
             const long first = number / x_.size[2], third = number % x_.size[2];
             sum_planes(groups, sources, channels, first, third, thread);
@@ -135,6 +136,10 @@ class Vote {
   private:
     struct Lines {
         std::vector<const float *> rows, first, second, shifted;
+        // Tasks must not throw: all memory is had before they begin.
+        void reserve(std::size_t terms, std::size_t shifts) {
+            rows.reserve(terms), first.reserve(terms), second.reserve(terms), shifted.reserve(shifts);
+        }
     };
 
     void add_up(const std::vector<long> &inputs, float *sum) const {
@@ -228,6 +233,11 @@ class Products {
           gradient_(gradient, layout_), row_taps_(taps[0] * taps[2]), column_taps_(taps[1] * taps[3]),
           of_row_(x.size[0] * row_taps_ * column_taps_) {
         for (int thread = 0; thread < threads; ++thread) scratch_.emplace_back(row_taps_ * column_taps_ * kMaxLanes);
+        lines_.resize(threads);
+        for (Lines &lines : lines_) {  // tasks must not throw: all memory is had before they begin
+            lines.shifted.reserve(column_taps_);
+            lines.planes.reserve(row_taps_), lines.places.reserve(row_taps_);
+        }
     }
 
     void fill(const Tensor &x, const Tensor &gradient, long item) {
@@ -242,7 +252,8 @@ class Products {
         parallel(size_[0], threads_, [&](long first, int thread) {
             float *lanes = scratch_[thread].data();
             std::memset(lanes, 0, taps * kMaxLanes * sizeof(float));
-            for (long third = 0; third < size_[2]; ++third) add_plane(output, input, first, third, lanes);
+            for (long third = 0; third < size_[2]; ++third)
+                add_plane(output, input, first, third, lanes, lines_[thread]);
             for (long tap = 0; tap < taps; ++tap) {
                 double sum = 0.0;
                 for (long lane = 0; lane < kMaxLanes; ++lane) sum += lanes[tap * kMaxLanes + lane];
@@ -254,9 +265,14 @@ class Products {
     }
 
   private:
-    void add_plane(long output, long input, long first, long third, float *lanes) const {
+    struct Lines {
         std::vector<const float *> shifted, planes;
         std::vector<long> places;
+    };
+
+    void add_plane(long output, long input, long first, long third, float *lanes, Lines &lines) const {
+        auto &[shifted, planes, places] = lines;
+        shifted.clear(), planes.clear(), places.clear();
         for (long column = 0; column < column_taps_; ++column)
             shifted.push_back(x_.plane(input, first, third) +
                               layout_.shift(column / taps_[3] - taps_[1] / 2, column % taps_[3] - taps_[3] / 2));
@@ -278,6 +294,7 @@ class Products {
     const long row_taps_, column_taps_;
     std::vector<double> of_row_;
     std::vector<Buffer> scratch_;
+    std::vector<Lines> lines_;
 };
 
 }  // namespace

@@ -16,6 +16,7 @@ namespace {
 using Strided = nb::ndarray<const float, nb::ndim<6>, nb::device::cpu>;
 using Dense = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
 using Result = nb::ndarray<float, nb::ndim<6>, nb::c_contig, nb::device::cpu>;
+using Gradient = nb::ndarray<float, nb::ndim<5>, nb::c_contig, nb::device::cpu>;
 using Table = nb::ndarray<const int, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 void require(bool condition, const char *message) {
@@ -82,7 +83,7 @@ void convolve(const Strided &x, const Dense &kernels, const Table &table, long f
     chmnet::convolve(input, joined, bias.size() ? bias.data() : nullptr, result.data(), set, threads);
 }
 
-void kernel_gradient(const Strided &x, const Strided &gradient, const Table &table, const nb::ndarray<float, nb::ndim<5>, nb::c_contig, nb::device::cpu> &result,
+void kernel_gradient(const Strided &x, const Strided &gradient, const Table &table, const Gradient &result,
                      const std::string &name, int threads) {
     long taps[4];
     for (int axis = 0; axis < 4; ++axis) taps[axis] = static_cast<long>(result.shape(axis + 1));

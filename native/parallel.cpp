@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <system_error>
+#include <exception>
 #include <thread>
 #include <vector>
 
@@ -47,9 +47,10 @@ void parallel(long count, int threads, const std::function<void(long, int)> &tas
     if (members <= 1) return work(&team);
     if (fork) return fork(work, &team, static_cast<unsigned>(members), 0);
     std::vector<std::thread> others;
+    others.reserve(members - 1);
     try {
         for (int member = 1; member < members; ++member) others.emplace_back(work, &team);
-    } catch (const std::system_error &) {  // no more threads to be had: those there are do the work
+    } catch (const std::exception &) {  // no more threads to be had: those there are do the work
     }
     work(&team);
     for (std::thread &other : others) other.join();

@@ -43,7 +43,6 @@ struct Layout {
         reach = (taps[1] / 2) * row_pitch + taps[3] / 2;
         length = round_up(rows * row_pitch);
         pitch = round_up(rows * row_pitch + reach);
-        if (pitch < length) pitch = length;
     }
     long shift(long row, long column) const { return row * row_pitch + column; }
     static long round_up(long floats) { return (floats + kLengthStep - 1) / kLengthStep * kLengthStep; }

@@ -82,12 +82,17 @@ Data make(const Case &c, bool reversed) {
                 const long ra = c.taps[0] - 1 - a, rb = c.taps[1] - 1 - b, re = c.taps[2] - 1 - e, rd = c.taps[3] - 1 - d;
                 k[at(c.taps, ra, b, re, d)] = k[at(c.taps, a, rb, e, rd)] = k[at(c.taps, ra, rb, re, rd)] = k[i];
             }
-    // The last channels share a kernel where there are several, and one pair has none.
+    // Where there are several channels, two share a kernel, two kernels are equal, and one pair has none.
     for (long pair = 0; pair < kernels; ++pair) data.table.push_back(static_cast<int>(pair));
-    if (c.inputs > 2) data.table[1] = 0, data.table[2] = -1;
+    long family = 1;
+    if (c.inputs > 2) {
+        data.table[1] = 0, data.table[2] = -1;
+        for (long tap = 0; tap < taps; ++tap) data.kernels[(kernels - 1) * taps + tap] = data.kernels[(kernels - 2) * taps + tap];
+        family = c.inputs;
+    }
     data.view = view_of(data.x, c.batch, c.inputs, c.size, reversed);
     data.gradient_view = view_of(data.gradient, c.batch, c.outputs, c.size, reversed);
-    data.joined = {data.kernels.data(), kernels, 1, {c.taps[0], c.taps[1], c.taps[2], c.taps[3]},
+    data.joined = {data.kernels.data(), kernels, family, {c.taps[0], c.taps[1], c.taps[2], c.taps[3]},
                    data.table.data(), c.outputs, c.inputs};
     return data;
 }

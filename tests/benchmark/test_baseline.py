@@ -32,6 +32,7 @@ HEADS: list[dict[str, Any]] = [
     {"channels": 3},
     {"first_sharing": "full", "last_sharing": "iso", "scale_window": 1, "scales": (0.5, 1.0)},
     {"keep_top": 3, "channel_reduction": 0},
+    {"correlation_power": 1.5},
     {"last_layer": False, "upsample": 3},
     {"matching": "none", "mutual_filter": True},
     {"matching": "regularised-hough"},

@@ -1,6 +1,8 @@
 """The compiled kernels, with every set of instructions that this processor can run."""
 
+import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -12,7 +14,7 @@ from chmnet.ops import available_backends, conv_nd, folded, native, unavailable_
 
 from .test_conv_nd import CASES, LARGE_CASES, Shape, assert_near, cases, random, strided
 
-if native.unavailable():
+if find_spec("chmnet._native") is None:
     pytest.skip("the package was built without its compiled kernels", allow_module_level=True)
 
 every_instruction_set = pytest.mark.parametrize("instructions", native.instruction_sets())
@@ -135,7 +137,7 @@ def test_as_precise_as_pytorch(sharing: str) -> None:
     [
         (torch.rand(1, 1, 4, 4, 4), "only from 4 dimensions on"),
         (torch.rand(1, 1, 3, 3, 3, 3).double(), "no arithmetic for float64"),
-        (torch.rand(1, 1, 300, 1, 1, 1, 1), "at most 256 positions before the last four dimensions"),
+        (torch.rand(1, 1, 1025, 1, 1, 1, 1), "too many channels and positions before the last four dimensions"),
     ],
     ids=["3d", "double", "long"],
 )
@@ -151,7 +153,8 @@ def test_other_devices_are_refused() -> None:
 
 
 def test_absent_kernels_change_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "_library", lambda: None)
+    monkeypatch.setattr(native, "_library", native._library.__wrapped__)
+    monkeypatch.setitem(sys.modules, "chmnet._native", None)  # as if it were not there
     assert "native" not in available_backends()
     assert "C++ compiler" in unavailable_backends()["native"]
     assert native.instruction_sets() == []
@@ -159,3 +162,42 @@ def test_absent_kernels_change_nothing_else(monkeypatch: pytest.MonkeyPatch) -> 
     assert torch.equal(conv_nd(x, weight), folded.conv_nd(x, weight))
     with pytest.raises(BackendError, match="without its compiled kernels"):
         conv_nd(x, weight, backend="native")
+
+
+def test_kernels_that_cannot_be_loaded_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(name: str) -> None:
+        raise ImportError("undefined symbol")
+
+    monkeypatch.setattr(native, "import_module", fail)
+    monkeypatch.setattr(native, "_library", native._library.__wrapped__)
+    assert native.unavailable() == "the compiled kernels cannot be loaded: undefined symbol"
+
+
+def test_a_pending_change_of_sign_is_made() -> None:
+    x = torch.rand(1, 1, 3, 3, 3, 3, dtype=torch.complex64).conj().imag
+    assert x.is_neg()
+    weight = torch.rand(1, 1, 3, 3, 3, 3)
+    torch.testing.assert_close(native.conv_nd(x, weight), folded.conv_nd(x, weight))
+
+
+@pytest.mark.parametrize("bad", [{"instructions": "mmx"}, {"threads": 0}, {"family": 2}, {"bias": torch.zeros(3)}])
+def test_the_compiled_module_checks_what_it_gets(bad: dict[str, object]) -> None:
+    arguments = {
+        "x": torch.rand(1, 1, 3, 3, 3, 3),
+        "kernels": torch.rand(1, 3, 3, 3, 3),
+        "table": torch.zeros(1, 1, dtype=torch.int32),
+        "family": 1,
+        "bias": torch.zeros(0),
+        "result": torch.empty(1, 1, 3, 3, 3, 3),
+        "instructions": "plain",
+        "threads": 1,
+    }
+    library = native._library()
+    library.convolve(**arguments)
+    with pytest.raises(ValueError, match=r"instruction set|threads|families|bias"):
+        library.convolve(**{**arguments, **bad})
+    for name, value in (("kernels", torch.rand(1, 2, 3, 3, 3)), ("table", torch.ones(1, 1, dtype=torch.int32))):
+        with pytest.raises(ValueError, match=r"odd|no such kernel"):
+            library.convolve(**{**arguments, name: value})
+    with pytest.raises(ValueError, match="wrong shape"):
+        library.convolve(**{**arguments, "result": torch.empty(1, 1, 3, 3, 3, 4)})

@@ -4,8 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from chmnet.config import TransferConfig
 from chmnet.errors import InputError
 from chmnet.training import keypoint_loss
+from chmnet.training.loss import match_loss
 
 KINDS = ["distance", "squared-distance"]
 
@@ -77,3 +79,31 @@ def test_pair_without_keypoints_counts_as_zero(kind: str) -> None:
 def test_unknown_kind() -> None:
     with pytest.raises(InputError, match="kind must be distance or squared-distance, got 'cubed'"):
         keypoint_loss(*case(), "cubed")
+
+
+NEAREST = TransferConfig(sampler="nearest", temperature=0.5)
+
+
+def test_match_loss_by_hand() -> None:
+    """Two grid points in a row: scores 1 and 2 for the left one, whose match lies a quarter of the way."""
+    scores = torch.tensor([[1.0, 2.0], [0.0, 0.0]]).view(1, 1, 1, 2, 1, 2)
+    left, quarter = torch.tensor([[[-1.0, 0.0]]]), torch.tensor([[[-0.5, 0.0]]])
+    total = math.exp(2) + math.exp(4)
+    expected = -(0.75 * math.log(math.exp(2) / total) + 0.25 * math.log(math.exp(4) / total))
+    mask = torch.ones(1, 1, dtype=torch.bool)
+    assert match_loss(scores, left, quarter, mask, NEAREST).item() == pytest.approx(expected)
+    warm = match_loss(scores, left, quarter, mask, NEAREST, temperature=1e6).item()
+    assert warm == pytest.approx(math.log(2), abs=1e-5)
+
+
+def test_match_loss_leaves_padding_out() -> None:
+    scores = torch.rand(2, 1, 3, 3, 3, 3, requires_grad=True)
+    points = torch.zeros(2, 2, 2)
+    truth = points.clone()
+    truth[:, 1] = torch.nan
+    mask = torch.tensor([[True, False], [False, False]])
+    loss = match_loss(scores, points, truth, mask)
+    torch.testing.assert_close(loss, match_loss(scores[:1], points[:1, :1], truth[:1, :1], mask[:1, :1]) / 2)
+    (gradient,) = torch.autograd.grad(loss, scores)
+    assert gradient.isfinite().all()
+    assert gradient[1].abs().max() == 0

@@ -382,7 +382,7 @@ def test_smaller_file_gives_nearly_the_same_numbers(tmp_path: Path) -> None:
 
 
 def test_a_backbone_that_was_trained_is_not_left_out(path: Path, tmp_path: Path) -> None:
-    with pytest.raises(WeightsError, match="was trained further: it is part of the model"):
+    with pytest.raises(WeightsError, match="is not the package's: it was trained further"):
         files.shrink_model_file(path, tmp_path / "small.safetensors", False, "package")
 
 
@@ -404,3 +404,23 @@ def test_numbers_beyond_half_precision(tmp_path: Path, model: CHMNet) -> None:
         model.head.first.weight += 1e6
     with pytest.raises(WeightsError, match=r"head.first.weight holds numbers beyond half precision"):
         save_model(model, tmp_path / "model.safetensors", half=True)
+
+
+@pytest.mark.parametrize(
+    ("notes", "words"), [("{", "notes that are not JSON"), ("[1]", "notes that are no table")]
+)
+def test_strange_notes(path: Path, notes: str, words: str) -> None:
+    with safe_open(path, "pt") as file:
+        metadata = {**file.metadata(), "notes": notes}
+    save_file(load_file(path), path, metadata)
+    with pytest.raises(WeightsError, match=words):
+        files.read_notes(path)
+
+
+def test_a_trained_target_branch_is_not_left_out(tmp_path: Path) -> None:
+    config = SMALL.replace(backbone=SMALL.backbone.replace(branches="separate"))
+    model = CHMNet(config).eval()
+    load_backbone_weights(model.backbone, "package")
+    save_model(model, tmp_path / "model.safetensors")
+    with pytest.raises(WeightsError, match="is not the package's"):
+        files.shrink_model_file(tmp_path / "model.safetensors", tmp_path / "small.safetensors", False, "package")

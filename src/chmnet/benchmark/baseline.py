@@ -111,7 +111,9 @@ class BaselineHead(nn.Module):
             scores = scores.clamp(min=0)
         if self.config.keep_top:
             scores = keep_top_matches(scores, self.config.keep_top)
-        return _resize(scores, source_size, target_size).clamp(min=0)
+        scores = _resize(scores, source_size, target_size).clamp(min=0)
+        power = self.config.correlation_power
+        return scores if power == 1 else scores.pow(power)
 
     def vote_over_scales(self, correlation: Tensor) -> Tensor:
         """Vote, sigmoid, then the best scale pair, in the authors' order."""

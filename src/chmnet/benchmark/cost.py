@@ -8,7 +8,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from chmnet.benchmark.plain_backbones import PlainBackbone
 from chmnet.geometry import Size
-from chmnet.nn.backbones import STRIDE
+from chmnet.nn.backbones import feature_grid
 from chmnet.nn.chmnet import CHMNet, MatchingHead
 from chmnet.nn.hough import HoughMatching
 from chmnet.nn.voting import NeighbourhoodConsensus
@@ -74,16 +74,6 @@ def count_multiply_adds(model: CHMNet, source_size: Size, target_size: Size | No
     counts.update(count_head_multiply_adds(model.head, model.backbone.channels, *map(feature_grid, sizes)))
     counts["total"] = sum(counts.values())
     return counts
-
-
-def feature_grid(size: Size) -> Size:
-    """(height, width) of the feature grid of an image.
-
-    Example:
-        >>> feature_grid((240, 250))
-        (15, 16)
-    """
-    return math.ceil(size[0] / STRIDE), math.ceil(size[1] / STRIDE)
 
 
 def _backbone_multiply_adds(model: CHMNet, size: Size) -> int:

@@ -9,13 +9,14 @@ import torch
 from chmnet import __version__
 from chmnet.benchmark.baseline import DESCRIPTION, Baseline
 from chmnet.benchmark.convolution import CASES, Case, measure_convolution
-from chmnet.benchmark.cost import count_multiply_adds, count_parameters, feature_grid
+from chmnet.benchmark.cost import count_multiply_adds, count_parameters
 from chmnet.benchmark.measure import matrix_product_rate
 from chmnet.benchmark.network import measure_cached, measure_growth, measure_head, measure_pair
 from chmnet.benchmark.pairs import Network
 from chmnet.config import ModelConfig
 from chmnet.errors import InputError
 from chmnet.geometry import Size
+from chmnet.nn.backbones import feature_grid
 from chmnet.nn.chmnet import CHMNet
 from chmnet.nn.inference import for_inference
 from chmnet.ops import available_backends, unavailable_backends

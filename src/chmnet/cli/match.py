@@ -25,6 +25,9 @@ def match(
         str, typer.Option(help='Points of the source in pixels: "x,y x,y …". Default: a dozen sure ones.')
     ] = "",
     model: Annotated[str, typer.Option(help="Name from `chmnet models`, or a model file.")] = "",
+    backbone_weights: Annotated[
+        str, typer.Option(help="Backbone weights for a model without them: a file, or `published`.")
+    ] = "",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write a picture of the matches here.")
     ] = None,
@@ -48,7 +51,7 @@ def match(
         _check_picture_format(output)
     from chmnet.matcher import Matcher
     from chmnet.pictures import open_picture
-    from chmnet.weights import DEFAULT_MODEL, MODELS
+    from chmnet.weights import DEFAULT_MODEL, MODELS, load_model
 
     pictures = open_picture(source), open_picture(target)
     for x, y in given:
@@ -56,7 +59,7 @@ def match(
             size = f"{pictures[0].width}×{pictures[0].height}"
             raise InputError(f"the point {x:g},{y:g} lies outside {source}, which has {size} pixels")
     name = model or DEFAULT_MODEL
-    result = Matcher(name, memory_mb).match(*pictures)
+    result = Matcher(load_model(name, backbone_weights=backbone_weights), memory_mb).match(*pictures)
     if name in MODELS and MODELS[name].note:
         typer.echo(f"chmnet: {MODELS[name].note}", err=True)
     found = result.transfer(given) if given else _spread_out(result.matches(top=300), count=12)

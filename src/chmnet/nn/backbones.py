@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from chmnet.config import BackboneConfig
 from chmnet.errors import ConfigError
+from chmnet.geometry import Size
 from chmnet.ops.correlation import normalise
 
 STRIDE = 16
@@ -58,7 +59,7 @@ class Backbone(nn.Module, ABC):
 
     def forward(self, images: Float[Tensor, "b 3 h w"]) -> Float[Tensor, "b c hf wf"]:
         """Features of a batch of images (RGB, 0 … 1) on the stride-16 grid."""
-        grid = tuple(math.ceil(side / STRIDE) for side in images.shape[-2:])
+        grid = feature_grid(images.shape)
         if not self.training and images.device.type == "cpu":  # what PyTorch's convolutions compute in
             images = images.contiguous(memory_format=torch.channels_last)
         mean, deviation = (images.new_tensor(v).view(3, 1, 1) for v in (self.mean, self.deviation))
@@ -84,6 +85,16 @@ class Backbone(nn.Module, ABC):
         """Switch between training and inference; a frozen backbone always infers."""
         super().train(mode and not self.frozen)
         return self
+
+
+def feature_grid(size: tuple[int, ...]) -> Size:
+    """(height, width) of the features of images of a size, or of a shape that ends in it.
+
+    Example:
+        >>> feature_grid((240, 250))
+        (15, 16)
+    """
+    return math.ceil(size[-2] / STRIDE), math.ceil(size[-1] / STRIDE)
 
 
 def _to_grid(features: Tensor, grid: tuple[int, ...]) -> Tensor:

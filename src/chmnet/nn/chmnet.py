@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from chmnet.config import ModelConfig
 from chmnet.errors import ConfigError, InputError
 from chmnet.geometry import Size
-from chmnet.nn.backbones import STRIDE, build_backbone
+from chmnet.nn.backbones import build_backbone, feature_grid
 from chmnet.nn.hough import ExpandedVote, HoughMatching
 from chmnet.nn.transfer import transfer_keypoints
 from chmnet.nn.voting import NeighbourhoodConsensus, RegularisedHoughMatching
@@ -29,7 +29,7 @@ from chmnet.ops.features import project_enlarged, resize_features
 BACKBONE_BYTES = 600
 """Memory for each pixel of an image while its features are computed: what the largest backbone needs."""
 
-OTHER_BYTES = 4 * 2**20
+OTHER_BYTES = 8 * 2**20
 """What libraries and threads need for themselves."""
 
 VOTE_COPIES = 5
@@ -180,6 +180,12 @@ class MatchingHead(nn.Module):
         # The filter is for scores that are not negative; a vote against is no match at all.
         return scores.relu() if self.config.mutual_filter else scores
 
+    def reach(self, height: int) -> int:
+        """How many rows around its own a position of the last vote hears, on a grid of so many."""
+        if isinstance(self.last, HoughMatching | ExpandedVote):
+            return self.config.spatial_window // 2
+        return 0 if isinstance(self.last, nn.Identity) else height  # a global vote hears all
+
     def _score_in_chunks(
         self, coarse: Float[Tensor, "b c HS WS ht wt"], target_size: Size, chunk_bytes: int
     ) -> Float[Tensor, "b 1 HS WS HT WT"]:
@@ -188,7 +194,7 @@ class MatchingHead(nn.Module):
         The numbers are those of one piece: a vote sums in the same order wherever the borders of a piece lie.
         """
         batch, channels, height, width = coarse.shape[:4]
-        reach = self.last.kernel().shape[2] // 2 if isinstance(self.last, HoughMatching | ExpandedVote) else height
+        reach = self.reach(height)
         row_bytes = PIECE_COPIES * batch * channels * width * math.prod(target_size) * coarse.element_size()
         rows = max(1, chunk_bytes // max(1, row_bytes) - 2 * reach)
         if rows >= height or reach >= height:
@@ -270,10 +276,7 @@ class CHMNet(nn.Module):
             images: any height and width.
             branch: ``"source"`` or ``"target"``; only separate branches tell them apart.
         """
-        if images.dim() != 4 or images.shape[1] != 3 or 0 in images.shape[2:]:
-            raise InputError(f"images must have the axes b 3 h w, RGB from 0 to 1, got {list(images.shape)}")
-        if not images.is_floating_point():
-            raise InputError(f"images must be floating-point, RGB from 0 to 1, got {images.dtype}; divide by 255")
+        _check_images(images)
         if branch not in ("source", "target"):
             raise InputError(f"branch must be source or target, got {branch!r}")
         if branch == "target" and self.target_backbone is not None:
@@ -303,32 +306,38 @@ class CHMNet(nn.Module):
         """
         self._check_batches(source, target)
         chunk_bytes = self._chunk_bytes(source, target, memory_mb)
-        correlations = []
+        sizes = [side for images in (source, target) for side in self.head.fine_size(feature_grid(images.shape))]
+        output = source.new_empty(len(source), 1, *sizes)
         with torch.no_grad():
             for item in range(len(source)):
                 here = self.head.pyramid(self.features(source[item : item + 1]))
                 there = self.head.pyramid(self.features(target[item : item + 1], branch="target"))
-                correlations.append(self.head.match(here, there, chunk_bytes))
-        return correlations[0] if len(correlations) == 1 else torch.cat(correlations)
+                output[item] = self.head.match(here, there, chunk_bytes)[0]
+        return output
 
     def _chunk_bytes(self, source: Tensor, target: Tensor, memory_mb: float) -> int:
         """What a memory limit leaves for the pieces of the finer grid."""
+        if not (math.isfinite(memory_mb) and memory_mb > 0):
+            raise InputError(f"memory_mb must be a positive, finite number of megabytes, got {memory_mb}")
         pixels = max(images.shape[2] * images.shape[3] for images in (source, target))
         coarse_cells, fine_cells = 1, 1
         for images in (source, target):
-            grid = (math.ceil(images.shape[2] / STRIDE), math.ceil(images.shape[3] / STRIDE))
+            grid = feature_grid(images.shape)
             coarse_cells, fine_cells = (
                 coarse_cells * math.prod(grid),
                 fine_cells * math.prod(self.head.fine_size(grid)),
             )
         number_bytes = source.element_size()
-        levels = len(self.head.scales) ** 2 * self.config.channels
+        channels = self.config.channels
+        if self.config.matching == "consensus":
+            channels = 2 * max(self.config.consensus_channels)
+        levels = len(self.head.scales) ** 2 * channels
         first = VOTE_COPIES * levels * coarse_cells * number_bytes
-        results = (len(source) + self.config.channels) * fine_cells * number_bytes
+        results = (len(source) + 1) * fine_cells * number_bytes  # all, and the one at hand
         fixed = OTHER_BYTES + pixels * BACKBONE_BYTES + max(first, results)
-        rows = self.head.fine_size((math.ceil(source.shape[2] / STRIDE), 1))[0]
-        reach = 2 * (self.config.spatial_window // 2)
-        least = PIECE_COPIES * self.config.channels * fine_cells * number_bytes * (1 + reach) // rows
+        rows = self.head.fine_size(feature_grid(source.shape))[0]
+        piece = min(rows, 1 + 2 * self.head.reach(rows))
+        least = PIECE_COPIES * self.config.channels * fine_cells * number_bytes * piece // rows
         limit = int(memory_mb * 2**20)
         if fixed + least > limit:
             raise InputError(
@@ -338,6 +347,8 @@ class CHMNet(nn.Module):
         return min(limit - fixed, CHUNK_BYTES)
 
     def _check_batches(self, source: Tensor, target: Tensor) -> None:
+        _check_images(source)
+        _check_images(target)
         if source.shape[0] != target.shape[0]:
             raise InputError(
                 f"source and target must be batches of one length, got {source.shape[0]} and {target.shape[0]}"
@@ -348,3 +359,10 @@ class CHMNet(nn.Module):
     ) -> Float[Tensor, "b n 2"]:
         """Move normalised source keypoints to the target with the configured transfer."""
         return transfer_keypoints(correlation, keypoints, self.config.transfer)
+
+
+def _check_images(images: Tensor) -> None:
+    if images.dim() != 4 or images.shape[1] != 3 or 0 in images.shape[2:]:
+        raise InputError(f"images must have the axes b 3 h w, RGB from 0 to 1, got {list(images.shape)}")
+    if not images.is_floating_point():
+        raise InputError(f"images must be floating-point, RGB from 0 to 1, got {images.dtype}; divide by 255")

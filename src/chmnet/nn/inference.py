@@ -4,6 +4,7 @@ import copy
 from functools import lru_cache
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
@@ -18,8 +19,8 @@ def for_inference(model: CHMNet) -> CHMNet:
 
     Batch norms are folded into the convolutions before them; convolutions keep their weights in the memory format
     that PyTorch computes in, and those of ResNets compute ReLU and the addition of a block at once, where PyTorch
-    can; kernels of Hough layers are expanded once. What does not change is shared with ``model``, which stays as
-    it is.
+    can; kernels of Hough layers are expanded once. What does not change shares its memory with ``model``, which
+    stays as it is: after training it further, make this anew.
 
     Example:
         >>> from chmnet.config import BackboneConfig, ModelConfig
@@ -46,6 +47,10 @@ def for_inference(model: CHMNet) -> CHMNet:
         for name, child in part.named_children():
             if isinstance(child, ResidualBlock) and can_fuse(child.conv1.weight):
                 setattr(part, name, FusedBlock(child))
+    for part in ready.modules():  # the same numbers, but parameters of its own: what is done to one stays there
+        for name, parameter in part._parameters.items():
+            if parameter is not None:
+                part._parameters[name] = nn.Parameter(parameter.detach(), requires_grad=False)
     for projection, scale in zip(ready.head.projections, ready.head.scales, strict=False):  # or no projections
         if scale > 1 and isinstance(projection, nn.Conv2d):
             projection.weight = nn.Parameter(ready_to_project(projection.weight), requires_grad=False)
@@ -56,9 +61,10 @@ def for_inference(model: CHMNet) -> CHMNet:
 def _fused_convolution_works() -> bool:
     """Whether this PyTorch has convolutions that compute activation and sum as well."""
     try:
-        convolution = FusedConvolution(nn.Conv2d(1, 1, 1))
-        one = torch.ones(1, 1, 1, 1)
-        convolution(one, one)
+        plain = torch.nn.utils.skip_init(nn.Conv2d, 1, 1, 1, device="cpu", dtype=torch.float32)
+        one = torch.ones(1, 1, 1, 1, device="cpu", dtype=torch.float32)
+        with torch.no_grad():
+            FusedConvolution(plain).fused(one, one)
     except (AttributeError, RuntimeError, NotImplementedError):
         return False
     return True
@@ -78,23 +84,27 @@ class FusedConvolution(nn.Module):
 
     def __init__(self, convolution: nn.Conv2d) -> None:
         super().__init__()
-        self.geometry = (
-            list(convolution.padding),
-            list(convolution.stride),
-            list(convolution.dilation),
-            convolution.groups,
-        )
+        assert not isinstance(convolution.padding, str), "backbones pad by numbers"
+        self.padding, self.stride = list(convolution.padding), list(convolution.stride)
+        self.dilation, self.groups = list(convolution.dilation), convolution.groups
         self.weight = convolution.weight
         self.bias = convolution.bias
 
     def forward(self, x: Tensor, other: Tensor | None = None) -> Tensor:
         """ReLU of the convolution, plus ``other`` if there is one."""
+        if x.dtype == self.weight.dtype and can_fuse(self.weight):
+            return self.fused(x, other)
+        # Moved to another device or precision since, or under autocast.
+        y = F.conv2d(x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+        return F.relu(y if other is None else y + other)
+
+    def fused(self, x: Tensor, other: Tensor | None) -> Tensor:
+        """The same in one pass."""
+        geometry = (self.padding, self.stride, self.dilation, self.groups)
         if other is None:
-            return torch.ops.mkldnn._convolution_pointwise(
-                x, self.weight, self.bias, *self.geometry, "relu", [], ""
-            )
+            return torch.ops.mkldnn._convolution_pointwise(x, self.weight, self.bias, *geometry, "relu", [], "")
         return torch.ops.mkldnn._convolution_pointwise.binary(
-            x, other, self.weight, self.bias, *self.geometry, "add", 1.0, "relu", [], ""
+            x, other, self.weight, self.bias, *geometry, "add", 1.0, "relu", [], ""
         )
 
 

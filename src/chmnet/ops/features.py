@@ -38,9 +38,19 @@ def project_enlarged(
     for row in range(row_taps):
         for column in range(column_taps):
             down, right = row - row_taps // 2, column - column_taps // 2
-            here = output[:, max(0, -down) : height - down, max(0, -right) : width - right]
-            here += taps[:, max(0, down) : height + down, max(0, right) : width + right, row, column]
+            rows, columns = _overlap(height, down), _overlap(width, right)
+            here = output[:, rows, columns]
+            here += taps[:, _moved(rows, down), _moved(columns, right), row, column]
     return rearrange(output, "b h w o -> b o h w")
+
+
+def _overlap(length: int, shift: int) -> slice:
+    """The places that are still inside after a shift."""
+    return slice(max(0, -shift), max(0, min(length, length - shift)))
+
+
+def _moved(places: slice, shift: int) -> slice:
+    return slice(places.start + shift, max(places.start, places.stop) + shift)
 
 
 def ready_to_project(weight: Float[Tensor, "o c k l"]) -> Float[Tensor, "o c k l"]:

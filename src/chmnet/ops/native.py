@@ -17,29 +17,31 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 MIN_DIMENSIONS = 4
-MAX_LEADING = 256
-"""Most positions along the dimensions before the last four: each is a channel of its own."""
+MAX_CONNECTIONS = 2**20
+"""Most pairs of channels, where each position before the last four dimensions is a channel of its own."""
 
 
 @lru_cache(maxsize=1)
-def _library() -> ModuleType | None:
+def _library() -> ModuleType | str:
+    """The compiled module, or why there is none."""
     try:
         return import_module("chmnet._native")
-    except ImportError:
-        return None
+    except ModuleNotFoundError:
+        return "chmnet was installed without its compiled kernels; install it again where there is a C++ compiler"
+    except ImportError as error:
+        return f"the compiled kernels cannot be loaded: {error}"
 
 
 def unavailable() -> str | None:
     """Why there are no compiled kernels here; ``None`` when there are."""
-    if _library() is None:
-        return "chmnet was installed without its compiled kernels; install it again where there is a C++ compiler"
-    return None
+    library = _library()
+    return library if isinstance(library, str) else None
 
 
 def instruction_sets() -> list[str]:
     """The sets of instructions this processor can run the kernels with, the fastest first."""
     library = _library()
-    return [] if library is None else library.instruction_sets()
+    return [] if isinstance(library, str) else library.instruction_sets()
 
 
 def refusals(x: Tensor, weight: Tensor) -> list[str]:
@@ -55,8 +57,8 @@ def refusals(x: Tensor, weight: Tensor) -> list[str]:
         reasons.append("no sparse tensors")
     if x.dim() - 2 < MIN_DIMENSIONS:
         reasons.append(f"only from {MIN_DIMENSIONS} dimensions on")
-    elif x.shape[2:-4].numel() > MAX_LEADING:
-        reasons.append(f"at most {MAX_LEADING} positions before the last four dimensions")
+    elif weight.shape[:2].numel() * x.shape[2:-4].numel() ** 2 > MAX_CONNECTIONS:
+        reasons.append("too many channels and positions before the last four dimensions")
     return reasons
 
 
@@ -99,7 +101,7 @@ class _Convolution(torch.autograd.Function):
 
 def _convolve(x: Tensor, weight: Tensor, bias: Tensor | None, instructions: str) -> Tensor:
     library = _library()
-    assert library is not None
+    assert not isinstance(library, str), library
     leading = x.shape[2:-4]
     output = x.new_empty(x.shape[0], weight.shape[0], *x.shape[2:])
     library.convolve(
@@ -107,7 +109,7 @@ def _convolve(x: Tensor, weight: Tensor, bias: Tensor | None, instructions: str)
         _kernels(weight),
         _table(weight.shape[:2], leading, weight.shape[2:-4]),
         family=weight.shape[2:-4].numel(),
-        bias=x.new_empty(0) if bias is None else bias.detach().repeat_interleave(leading.numel()).contiguous(),
+        bias=x.new_empty(0) if bias is None else _plain(bias).repeat_interleave(leading.numel()),
         result=_channels(output),
         instructions=instructions,
         threads=torch.get_num_threads(),
@@ -117,7 +119,7 @@ def _convolve(x: Tensor, weight: Tensor, bias: Tensor | None, instructions: str)
 
 def _weight_gradient(x: Tensor, gradient: Tensor, shape: torch.Size, instructions: str) -> Tensor:
     library = _library()
-    assert library is not None
+    assert not isinstance(library, str), library
     output = x.new_empty(shape)
     library.kernel_gradient(
         _channels(x),
@@ -131,17 +133,21 @@ def _weight_gradient(x: Tensor, gradient: Tensor, shape: torch.Size, instruction
 
 
 def _channels(x: Tensor) -> Tensor:
-    """Positions along the leading dimensions as channels; addresses that are not those of floats are mended."""
-    x = x.detach()
-    channels = x.reshape(x.shape[0], x.shape[1:-4].numel(), *x.shape[-4:])
-    return channels if channels.data_ptr() % channels.element_size() == 0 else channels.clone()
+    """Positions along the leading dimensions as channels."""
+    return _plain(x).reshape(x.shape[0], x.shape[1:-4].numel(), *x.shape[-4:])
 
 
 def _kernels(weight: Tensor) -> Tensor:
-    return weight.detach().reshape(-1, *weight.shape[-4:]).contiguous()
+    return _plain(weight).reshape(-1, *weight.shape[-4:]).contiguous()
 
 
-@lru_cache(maxsize=64)
+def _plain(x: Tensor) -> Tensor:
+    """The numbers themselves: no pending change of sign, and at addresses where floats belong."""
+    x = x.detach().resolve_neg()
+    return x if x.data_ptr() % x.element_size() == 0 else x.clone()
+
+
+@lru_cache(maxsize=8)
 def _table(channels: tuple[int, int], sizes: tuple[int, ...], taps: tuple[int, ...]) -> Tensor:
     """Which four-dimensional kernel lies between an output and an input channel; −1 where none reaches.
 

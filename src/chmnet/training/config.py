@@ -98,6 +98,14 @@ class TrainingConfig(TomlConfig):
     data: tuple[SourceConfig, ...] = (SourceConfig(),)
     validation: tuple[SourceConfig, ...] = (SourceConfig(split="val"),)
     augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
+    match_loss: float = 0.0
+    """Weight of the improbability of true matches beside the paper's loss; see :mod:`chmnet.training.loss`."""
+    match_temperature: float = 0.0
+    """Divides the scores in that loss; 0: the transfer's. A higher one keeps the transfer sharp while scores stay
+    far from saturated in training."""
+    batch_statistics: bool = True
+    """Let batch norms of a trained backbone use and learn the statistics of a batch; off: they keep those they
+    have, which suits small batches."""
     seed: int = 0
     epochs: int = 100
     batch_size: int = 16
@@ -130,7 +138,15 @@ class TrainingConfig(TomlConfig):
 
     def __post_init__(self) -> None:
         self.check_types()
-        for name in ("seed", "warmup_steps", "clip_norm", "patience", "cache_megabytes", "checkpoint_minutes"):
+        for name in (
+            "match_loss",
+            "seed",
+            "warmup_steps",
+            "clip_norm",
+            "patience",
+            "cache_megabytes",
+            "checkpoint_minutes",
+        ):
             check_range(name, getattr(self, name), minimum=0)
         for name in ("epochs", "batch_size", "accumulate", "validate_every", "log_every"):
             check_range(name, getattr(self, name), minimum=1)

@@ -107,7 +107,8 @@ def scalars(record: Record) -> dict[str, float]:
     """
     if record["kind"] == "validation":
         pck = {f"validation/pck@{alpha}": value for alpha, value in record["pck"].items()}
-        return {"validation/loss": record["loss"], **pck}
+        loss = {} if record["loss"] is None else {"validation/loss": record["loss"]}  # not a finite number
+        return {**loss, **pck}
     if record["kind"] == "steps":
         names = ("loss", "learning_rate", "seconds_a_step")
         return {f"training/{name}": record[name] for name in names}

@@ -21,7 +21,7 @@ from chmnet.training.config import TrainingConfig
 from chmnet.training.distributed import start_accelerator
 from chmnet.training.initialise import build_model, fingerprint, initialise
 from chmnet.training.log import Record, RunLog
-from chmnet.training.loss import keypoint_loss
+from chmnet.training.loss import keypoint_loss, match_loss
 from chmnet.training.optimisation import (
     WeightAverage,
     build_optimiser,
@@ -48,11 +48,16 @@ class Objective(nn.Module):
     Args:
         model: the network.
         cached: batches hold features, not images.
+        match_weight: weight of :func:`match_loss` beside the model's own loss.
+        match_temperature: its temperature; 0: the transfer's.
     """
 
-    def __init__(self, model: CHMNet, cached: bool) -> None:
+    def __init__(
+        self, model: CHMNet, cached: bool, match_weight: float = 0.0, match_temperature: float = 0.0
+    ) -> None:
         super().__init__()
         self.model, self.cached = model, cached
+        self.match_weight, self.match_temperature = match_weight, match_temperature
 
     def forward(
         self, source: Tensor, target: Tensor, source_points: Tensor, target_points: Tensor, mask: Tensor
@@ -60,7 +65,13 @@ class Objective(nn.Module):
         """The loss of a batch, and the transferred keypoints."""
         correlation = self.model.head(source, target) if self.cached else self.model(source, target)
         predicted = self.model.transfer(correlation, source_points)
-        return keypoint_loss(predicted, target_points, mask, self.model.config.loss), predicted
+        loss = keypoint_loss(predicted, target_points, mask, self.model.config.loss)
+        if self.match_weight:
+            transfer, temperature = self.model.config.transfer, self.match_temperature or None
+            loss = loss + self.match_weight * match_loss(
+                correlation, source_points, target_points, mask, transfer, temperature
+            )
+        return loss, predicted
 
 
 def _call(objective: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -145,7 +156,9 @@ class Run:
             saved.load_optimiser(self.optimiser, self.model)
             if self.average is not None:
                 saved.load_average(self.average)
-        self.plain_objective = Objective(self.model, self.config.frozen)
+        self.plain_objective = Objective(
+            self.model, self.config.frozen, self.config.match_loss, self.config.match_temperature
+        )
         self.objective, self.wrapped_optimiser = self.accelerator.prepare(self.plain_objective, self.optimiser)
         if self.accelerator.scaler is not None and self.progress.scaler:
             self.accelerator.scaler.load_state_dict(self.progress.scaler)
@@ -224,6 +237,10 @@ class Run:
             for number in range(config.accumulate)
         ]
         self.objective.train()
+        if not config.batch_statistics:
+            for part in self.objective.modules():
+                if isinstance(part, nn.BatchNorm2d):
+                    part.eval()
         for parts in zip(*shares, strict=True):
             loss = self._step(parts)
             progress.step, progress.batch = progress.step + 1, progress.batch + 1

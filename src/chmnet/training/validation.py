@@ -73,7 +73,8 @@ class Validation:
             loss, predicted = objective(batch)
             shares = correct_share(predicted.float(), batch.target_points, batch.mask, self.batches.size)
             pairs = int(batch.mask.any(-1).sum())
-            totals += torch.tensor([pairs, float(loss) * len(batch.mask), *shares.sum(-1).tolist()])
+            found = [pairs, float(loss) * len(batch.mask), *shares.sum(-1).tolist()]
+            totals += torch.tensor(found, dtype=torch.float64)
         if processes > 1:
             totals = accelerator.reduce(totals.to(accelerator.device), "sum").cpu()
         pairs, loss_sum, *hits = totals.tolist()

@@ -14,6 +14,7 @@ from chmnet import __version__
 from chmnet.atomic import atomic_path
 from chmnet.config import ModelConfig
 from chmnet.errors import WeightsError
+from chmnet.nn.backbones import Backbone
 from chmnet.nn.chmnet import CHMNet
 from chmnet.weights.backbones import load_backbone_weights
 from chmnet.weights.tensors import load_exactly, read_tensors
@@ -40,9 +41,17 @@ def save_model(
         half: keep numbers in half precision; they are read back in single precision.
         backbone_weights: leave the backbone out, and say where its weights come from: ``"package"``, or a name
             for people to read.
+
+    Raises:
+        WeightsError: the name ends otherwise, the network was made ready for inference, or its numbers do not fit
+            into half precision.
     """
     if Path(path).suffix != ".safetensors":
         raise WeightsError(f"a model file must end in .safetensors, got {Path(path).name!r}")
+    with torch.device("meta"):
+        expected = CHMNet(model.config).state_dict().keys()
+    if model.state_dict().keys() != expected:
+        raise WeightsError("a network made ready for inference cannot be saved; save the model it was made from")
     metadata = {
         "format": FORMAT,
         "chmnet_version": __version__,
@@ -109,6 +118,8 @@ def load_model_file(path: str | Path, backbone_weights: str | Path = "") -> CHMN
     for backbone in (model.backbone, model.target_backbone):
         if backbone is not None:
             backbone.to_empty(device="cpu")
+            for buffer in backbone.buffers():  # a weight file may lack the number of batches, which nothing uses
+                buffer.zero_()
             load_backbone_weights(backbone, backbone_weights or origin)
     return model.eval()
 
@@ -123,15 +134,32 @@ def shrink_model_file(
     """
     model = load_model_file(path)
     if backbone_weights == "package":
-        plain = copy.deepcopy(model.backbone)
-        load_backbone_weights(plain, "package")
-        trained, packaged = model.backbone.state_dict(), plain.state_dict()
-        if not all(torch.equal(trained[name], tensor) for name, tensor in packaged.items()):
-            raise WeightsError(f"the backbone of {path} was trained further: it is part of the model; keep it")
+        for backbone in (model.backbone, model.target_backbone):
+            if backbone is not None and not _is_packaged(backbone):
+                raise WeightsError(
+                    f"the backbone of {path} is not the package's: it was trained further, or kept in half "
+                    "precision; keep it in the file"
+                )
     save_model(model, output, read_notes(path), overwrite, half, backbone_weights)
 
 
+def _is_packaged(backbone: Backbone) -> bool:
+    plain = copy.deepcopy(backbone)
+    load_backbone_weights(plain, "package")
+    mine, packaged = backbone.state_dict(), plain.state_dict()
+    return all(torch.equal(mine[name], tensor) for name, tensor in packaged.items())
+
+
 def read_notes(path: str | Path) -> dict[str, Any]:
-    """What a model file says of itself: training data, measured figures, licences."""
-    notes: dict[str, Any] = json.loads(read_tensors(path)[1].get("notes", "{}"))
+    """What a model file says of itself: training data, measured figures, licences.
+
+    Raises:
+        WeightsError: the file cannot be read, or its notes are no JSON table.
+    """
+    try:
+        notes = json.loads(read_tensors(path)[1].get("notes", "{}"))
+    except (ValueError, RecursionError) as error:
+        raise WeightsError(f"{path} holds notes that are not JSON: {error}") from None
+    if not isinstance(notes, dict):
+        raise WeightsError(f"{path} holds notes that are no table; it was not written by chmnet")
     return notes
