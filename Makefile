@@ -10,7 +10,7 @@ help:
 	@echo "make demo       match the shipped example pictures with the default model"
 	@echo "make test       all ordinary tests, with lint and type checks before them"
 	@echo "make test-slow  the tests that take long or need the real data sets"
-	@echo "make test-native  the compiled kernels under the address and thread sanitizers"
+	@echo "make test-native    the compiled kernels under the sanitizers"
 	@echo "make lint       ruff and mypy only"
 	@echo "make benchmark  what the paper's network costs, against the authors' way (several minutes)"
 	@echo "make format     let ruff put the code in order"

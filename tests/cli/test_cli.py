@@ -41,11 +41,11 @@ def test_info_as_text_and_json() -> None:
     facts = json.loads(runner.invoke(app, ["info", "--json"]).output)
     assert facts["chmnet"] == __version__
     assert ("native" in facts["not available"]) == (not facts["instruction sets"])
-    assert "untrained" in facts["models"]
+    assert "chmnet-lite" in facts["models"]
 
 
 def test_models_are_listed() -> None:
-    assert "untrained (default)" in CliRunner().invoke(app, ["models"]).output
+    assert "chmnet-lite (default)" in CliRunner().invoke(app, ["models"]).output
 
 
 def test_match_writes_picture_and_json(tmp_path: Path) -> None:
@@ -115,10 +115,6 @@ def test_full_output_is_one_sentence() -> None:
         command = [sys.executable, "-m", "chmnet", "info"]
         result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert_one_sentence(result.returncode, result.stderr, "No space left")
-
-
-def test_an_untrained_model_says_so() -> None:
-    assert "not trained" in CliRunner().invoke(app, ["match", DONKEY, ZEBRA]).stderr
 
 
 def test_unknown_option_and_command_exit_with_2() -> None:

@@ -19,6 +19,7 @@ from chmnet.errors import ConfigError, InputError, WeightsError
 from chmnet.nn import CHMNet, MatchingHead, ResNet, apply_hough_prior
 from chmnet.weights import MODELS, files, load_backbone_weights, load_model, load_model_file, save_model
 from chmnet.weights.files import FORMAT
+from chmnet.weights.registry import model_file
 
 SMALL = ModelConfig(backbone=BackboneConfig("efficientnet-lite0", layers=("blocks.0",)))
 VOTES = "head.first.weight"
@@ -328,7 +329,7 @@ def test_load_model_that_does_not_exist(name: str, sentence: str) -> None:
         load_model(name)
 
 
-@pytest.mark.parametrize("name", ["untrained", "hough-prior"])
+@pytest.mark.parametrize("name", ["chmnet-lite", "hough-prior"])
 def test_named_models_are_the_same_each_time(name: str) -> None:
     torch.rand(1)  # whatever happened before
     expected: dict[str, Any] = load_model(name).state_dict()
@@ -424,3 +425,36 @@ def test_a_trained_target_branch_is_not_left_out(tmp_path: Path) -> None:
     save_model(model, tmp_path / "model.safetensors")
     with pytest.raises(WeightsError, match="is not the package's"):
         files.shrink_model_file(tmp_path / "model.safetensors", tmp_path / "small.safetensors", False, "package")
+
+
+# ---------------------------------------------------------------- the trained models that are shipped
+
+TRAINED = [name for name, known in MODELS.items() if known.file]
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_shipped_files_are_small_and_say_where_they_come_from(name: str) -> None:
+    file = model_file(MODELS[name])
+    assert file.stat().st_size < 8e6
+    training = files.read_notes(file)["training"]
+    assert {source["dataset"] for source in training["data"]} == {"pf-pascal", "animal-pose"}
+    assert training["best_validation_pck"]["0.1"] > 70
+    assert "/" not in training["config"]["backbone_weights"] + training["config"]["init"]  # no path of any machine
+
+
+def test_the_default_model_is_the_one_that_is_described() -> None:
+    model = load_model()
+    expected = MODELS["chmnet-lite"].config
+    backbone = expected.backbone.replace(frozen=model.config.backbone.frozen)
+    assert model.config == expected.replace(backbone=backbone)
+
+
+def test_a_trained_model_takes_no_changes() -> None:
+    for changes in ({"backbone": "resnet50"}, {"changes": {"upsample": 1}}):
+        with pytest.raises(WeightsError, match="chmnet-lite was trained as it is; only hough-prior"):
+            load_model("chmnet-lite", **changes)
+
+
+def test_a_backbone_that_is_not_shipped_must_be_named() -> None:
+    with pytest.raises(WeightsError, match="comes without its backbone"):
+        load_model("chmnet-r50")

@@ -51,7 +51,7 @@ def match(
         _check_picture_format(output)
     from chmnet.matcher import Matcher
     from chmnet.pictures import open_picture
-    from chmnet.weights import DEFAULT_MODEL, MODELS, load_model
+    from chmnet.weights import DEFAULT_MODEL, load_model
 
     pictures = open_picture(source), open_picture(target)
     for x, y in given:
@@ -60,8 +60,6 @@ def match(
             raise InputError(f"the point {x:g},{y:g} lies outside {source}, which has {size} pixels")
     name = model or DEFAULT_MODEL
     result = Matcher(load_model(name, backbone_weights=backbone_weights), memory_mb).match(*pictures)
-    if name in MODELS and MODELS[name].note:
-        typer.echo(f"chmnet: {MODELS[name].note}", err=True)
     found = result.transfer(given) if given else _spread_out(result.matches(top=300), count=12)
     if output is not None:
         _write_drawing(found, pictures, output, overwrite)

@@ -349,7 +349,7 @@ class Run:
         progress = self.progress
         training = {
             **self.notes,
-            "config": self.config.to_dict(),
+            "config": _without_folders(self.config.to_dict()),
             "seed": self.config.seed,
             "step": progress.step,
             "epoch": progress.epoch,
@@ -359,3 +359,13 @@ class Run:
             "protocol": protocol(self.batches.size).describe(),
         }
         save_model(self.model, self.folder / name, {"training": training})
+
+
+def _without_folders(config: dict[str, Any]) -> dict[str, Any]:
+    """A run's configuration for others to read: names of files, not where they lie on this machine."""
+    sources = {
+        part: [{**source, "path": Path(source["path"]).name} for source in config[part]]
+        for part in ("data", "validation")
+    }
+    names = {part: Path(config[part]).name for part in ("init", "backbone_weights")}
+    return {**config, **sources, **names}

@@ -14,7 +14,7 @@ from chmnet.nn.prior import HoughPrior, apply_hough_prior
 from chmnet.weights.backbones import load_backbone_weights, read_backbone_file
 from chmnet.weights.files import load_model_file
 
-DEFAULT_MODEL = "untrained"
+DEFAULT_MODEL = "chmnet-lite"
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,6 @@ class KnownModel:
 
     description: str
     config: ModelConfig
-    note: str = ""
-    """What a person should know before trusting its matches."""
     prior: HoughPrior | None = None
     """What its Hough layers know; ``None``: their weights are random, or there are none."""
     file: str = ""
@@ -102,32 +100,37 @@ def _build(config: ModelConfig, weights: str | Path, prior: HoughPrior | None) -
     return model.eval()
 
 
-_LITE = BackboneConfig("efficientnet-lite0")
+_PRIOR = ModelConfig(
+    backbone=BackboneConfig("efficientnet-lite0", ("blocks.8", "blocks.10", "blocks.14")),
+    dimensions="4d-4d",
+    channel_reduction=0,
+    correlation_power=1.5,
+    mutual_filter=True,
+)
 
 MODELS: dict[str, KnownModel] = {
-    "untrained": KnownModel(
-        "EfficientNet-Lite0 backbone; Hough layers not trained yet",
-        # Random votes are all in favour: a blur over neighbouring matches. A low temperature makes that usable.
-        ModelConfig(
-            backbone=_LITE, transfer=TransferConfig(temperature=1e-4), channel_reduction=0, mutual_filter=True
+    "chmnet-lite": KnownModel(
+        "EfficientNet-Lite0, trained on PF-PASCAL and Animal-Pose; all of it comes with chmnet",
+        _PRIOR.replace(channel_reduction=2, transfer=TransferConfig(temperature=0.003)),
+        file="chmnet-lite.safetensors",
+    ),
+    "chmnet-r50": KnownModel(
+        "ResNet-50 and the paper's head over scales, trained likewise; the backbone's weights must be given",
+        _PRIOR.replace(
+            backbone=BackboneConfig("resnet50", stride_on="conv1"),
+            dimensions="6d-4d",
+            channel_reduction=8,
+            transfer=TransferConfig(temperature=0.003),
         ),
-        note="the Hough layers of this model are not trained yet: expect rough matches",
+        file="chmnet-r50.safetensors",
     ),
     "hough-prior": KnownModel(
-        "EfficientNet-Lite0 features, Gaussian Hough votes, nothing learned",
-        ModelConfig(
-            backbone=BackboneConfig("efficientnet-lite0", ("blocks.8", "blocks.10", "blocks.14")),
-            dimensions="4d-4d",
-            channel_reduction=0,
-            correlation_power=1.5,
-            mutual_filter=True,
-        ),
-        prior=HoughPrior(),
+        "EfficientNet-Lite0 features, Gaussian Hough votes, nothing learned", _PRIOR, prior=HoughPrior()
     ),
     "nearest-neighbour": KnownModel(
         "EfficientNet-Lite0 features, best match of each position, nothing learned",
         ModelConfig(
-            backbone=_LITE,
+            backbone=BackboneConfig("efficientnet-lite0"),
             transfer=TransferConfig(temperature=1 / 200),
             matching="none",
             dimensions="4d-4d",
