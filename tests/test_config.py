@@ -46,6 +46,7 @@ def test_presets_differ_where_paper_and_code_differ() -> None:
         "rectify": ("before-resize", "after-resize"),
         "output": ("linear", "softplus"),
         "mutual_filter": (False, True),
+        "backend": ("auto", "folded"),
         "initialisation": ("scaled", "reference"),
         "loss": ("distance", "squared-distance"),
     }

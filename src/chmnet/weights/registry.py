@@ -115,11 +115,10 @@ MODELS: dict[str, KnownModel] = {
         file="chmnet-lite.safetensors",
     ),
     "chmnet-r50": KnownModel(
-        "ResNet-50 and the paper's head over scales, trained likewise; the backbone's weights must be given",
+        "ResNet-50, its head trained likewise; the backbone's weights must be given",
         _PRIOR.replace(
             backbone=BackboneConfig("resnet50", stride_on="conv1"),
-            dimensions="6d-4d",
-            channel_reduction=8,
+            channel_reduction=4,
             transfer=TransferConfig(temperature=0.003),
         ),
         file="chmnet-r50.safetensors",
