@@ -453,8 +453,3 @@ def test_a_trained_model_takes_no_changes() -> None:
     for changes in ({"backbone": "resnet50"}, {"changes": {"upsample": 1}}):
         with pytest.raises(WeightsError, match="chmnet-lite was trained as it is; only hough-prior"):
             load_model("chmnet-lite", **changes)
-
-
-def test_a_backbone_that_is_not_shipped_must_be_named() -> None:
-    with pytest.raises(WeightsError, match="comes without its backbone"):
-        load_model("chmnet-r50")

@@ -114,15 +114,6 @@ MODELS: dict[str, KnownModel] = {
         _PRIOR.replace(channel_reduction=2, transfer=TransferConfig(temperature=0.003)),
         file="chmnet-lite.safetensors",
     ),
-    "chmnet-r50": KnownModel(
-        "ResNet-50, its head trained likewise; the backbone's weights must be given",
-        _PRIOR.replace(
-            backbone=BackboneConfig("resnet50", stride_on="conv1"),
-            channel_reduction=4,
-            transfer=TransferConfig(temperature=0.003),
-        ),
-        file="chmnet-r50.safetensors",
-    ),
     "hough-prior": KnownModel(
         "EfficientNet-Lite0 features, Gaussian Hough votes, nothing learned", _PRIOR, prior=HoughPrior()
     ),
