@@ -43,7 +43,7 @@ def forward_and_gradients(
     return [output.detach(), *torch.autograd.grad(output, inputs, incoming)]
 
 
-def check(
+def assert_agrees(
     instructions: str, arguments: list[Tensor], layout: Callable[[Tensor], Tensor] = Tensor.contiguous
 ) -> None:
     """Output and gradients against another back-end in double precision, itself held against the specification."""
@@ -67,7 +67,7 @@ def test_any_layout(
     instructions: str, x_shape: Shape, weight_shape: Shape, layout: Callable[[Tensor], Tensor]
 ) -> None:
     shapes = (x_shape, weight_shape, weight_shape[:1])
-    check(instructions, [random(*shape, dtype=torch.float32) for shape in shapes], layout)
+    assert_agrees(instructions, [random(*shape, dtype=torch.float32) for shape in shapes], layout)
 
 
 @every_instruction_set
@@ -89,14 +89,14 @@ def test_hough_kernels(instructions: str, sharing: str, sizes: Shape) -> None:
     """Kernels with symmetries, and 6D kernels whose slices repeat, take shorter ways to the same numbers."""
     layer = HoughMatching(scale=3 if len(sizes) == 6 else None, sharing=sharing)
     torch.nn.init.normal_(layer.weight)
-    check(instructions, [random(2, 1, *sizes, dtype=torch.float32), layer.kernel(), layer.bias])
+    assert_agrees(instructions, [random(2, 1, *sizes, dtype=torch.float32), layer.kernel(), layer.bias])
 
 
 @every_instruction_set
 @pytest.mark.parametrize(("channels_in", "channels_out"), [(7, 2), (2, 7), (16, 1)])
 def test_many_channels(instructions: str, channels_in: int, channels_out: int) -> None:
     weight = random(channels_out, channels_in, 5, 5, 5, 5, dtype=torch.float32)
-    check(
+    assert_agrees(
         instructions, [random(1, channels_in, 3, 4, 3, 4, dtype=torch.float32), weight, weight[:, 0, 0, 0, 0, 0]]
     )
 
