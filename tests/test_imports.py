@@ -21,7 +21,7 @@ LAYERS: list[set[str]] = [
     {"nn"},
     {"weights", "features"},
     {"matcher", "benchmark"},
-    {"evaluation"},
+    {"evaluation", "labelling"},
     {"training"},  # validates with the evaluation
     {"experiments"},
     {"cli", "web"},

@@ -149,7 +149,7 @@ class MatchingHead(nn.Module):
         return Pyramid(levels, (features.shape[2], features.shape[3]))
 
     def match(
-        self, source: Pyramid, target: Pyramid, chunk_bytes: int = CHUNK_BYTES
+        self, source: Pyramid, target: Pyramid, chunk_bytes: int = CHUNK_BYTES, filtered: bool = True
     ) -> Float[Tensor, "b 1 HS WS HT WT"]:
         """Match two images whose pyramids are known.
 
@@ -157,16 +157,18 @@ class MatchingHead(nn.Module):
             source: features of the source images.
             target: features of the target images.
             chunk_bytes: without gradients the finer grid is worked on in pieces about this large.
+            filtered: apply the mutual filter, where the configuration has one.
         """
+        filtered = filtered and self.config.mutual_filter
         with torch.autocast(source.levels[0].device.type, enabled=False):
             scores = self.vote_over_scales(self.correlate(source, target))
             fine_source, fine_target = self.fine_size(source.size), self.fine_size(target.size)
             scores = resize_correlation(scores, fine_source, target.size)
             if torch.is_grad_enabled():
                 scores = self._score(resize_correlation(scores, fine_source, fine_target))
-                return mutual_nearest_neighbour_filter(scores) if self.config.mutual_filter else scores
+                return mutual_nearest_neighbour_filter(scores) if filtered else scores
             scores = self._score_in_chunks(scores, fine_target, chunk_bytes)
-            return filter_in_place(scores, chunk_bytes) if self.config.mutual_filter else scores
+            return filter_in_place(scores, chunk_bytes) if filtered else scores
 
     def fine_size(self, size: Size) -> Size:
         """(height, width) of the grid that a feature grid is matched on."""
