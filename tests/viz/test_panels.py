@@ -4,7 +4,7 @@ from PIL import Image
 
 from chmnet.errors import InputError
 from chmnet.viz import contact_sheet
-from chmnet.viz.panels import SHEET_PIXELS, panels
+from chmnet.viz.panels import SHEET_PIXELS, Entry, add_legend, panels
 
 RED, BLUE, GREEN = (255, 0, 0), (0, 0, 255), (0, 128, 0)
 
@@ -81,3 +81,18 @@ def test_sheets_that_cannot_be_made() -> None:
         contact_sheet([picture, picture], ["one"])
     with pytest.raises(InputError, match="at least one column, got 0"):
         contact_sheet([picture], columns=0)
+
+
+def test_legend_is_below_and_wraps() -> None:
+    picture = Image.new("RGB", (120, 30), RED)
+    entries = [Entry(lambda canvas, place: canvas.disc(place, 5, BLUE), "a sign", 5.0)] * 3
+    drawing = add_legend(picture, entries, text=12)
+    assert drawing.width == 120
+    assert extent(drawing, RED) == (0, 0, 120, 30)
+    left, top, right, bottom = extent(drawing, BLUE)
+    assert top >= 30
+    assert bottom - top > 40  # three lines
+    assert right - left == pytest.approx(10, abs=2)  # one below the other
+    narrow = add_legend(Image.new("RGB", (8, 30), RED), entries, text=12)
+    assert narrow.width > 60
+    assert extent(narrow, RED)[2] - extent(narrow, RED)[0] == 8

@@ -92,18 +92,24 @@ class Canvas:
         size: float,
         fill: str | Colour = INK,
         anchor: str = "mm",
-        halo: float = 0.0,
+        halo: bool = False,
     ) -> None:
-        """Letters; ``halo`` is the width of an outline in the opposite shade, for any background."""
+        """Letters; a halo, an outline in the opposite shade, makes them legible on any background."""
         self._draw.text(
             tuple(self._place(place)),
             text,
             fill=rgb(fill),
             font=font(size * self.factor),
             anchor=anchor,
-            stroke_width=round(halo * self.factor),
+            stroke_width=max(1, round(size / 7 * self.factor)) if halo else 0,
             stroke_fill=contrast(fill),
         )
+
+    def beside(self, centre: Point, radius: float, text: str, size: float) -> None:
+        """Letters at the upper right of a mark with this radius."""
+        reach = 0.7 * radius
+        x, y = np.asarray(centre, dtype=np.float64)
+        self.text((x + reach, y - reach), text, size, anchor="ls", halo=True)
 
     def numbered(self, centre: Point, label: str, fill: str | Colour, radius: float, hollow: bool = False) -> None:
         """A point with a label inside: filled, or hollow for one that is doubtful."""

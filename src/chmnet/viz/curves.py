@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
-from chmnet.viz.matches import colour
+from chmnet.viz.style import colour
 
 Points = Sequence[tuple[float, float]]
 

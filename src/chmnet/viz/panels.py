@@ -1,7 +1,7 @@
 """Pictures beside each other: where each one goes, and where its points go; sheets of captioned pictures."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ from PIL import Image
 from chmnet.errors import InputError
 from chmnet.geometry import Size, rescale_points
 from chmnet.viz.canvas import Canvas
-from chmnet.viz.style import INK, PAPER, font, sizes
+from chmnet.viz.style import FRAME, INK, PAPER, font, sizes
 
 MOST_EXTREME = 8.0
 """Pictures narrower than 1 to 8 are drawn as 1 to 8: a drawing one pixel high shows nothing."""
@@ -35,31 +35,31 @@ class Panels(NamedTuple):
         return rescale_points(rows, self.originals[number], (bottom - top, right - left)) + shift
 
 
-def panels(pictures: Sequence[Image.Image], side: int) -> Panels:
+def panels(pictures: Sequence[Image.Image], side: int, margin_radii: float = 1.4) -> Panels:
     """Put pictures in a row, neither higher nor wider than ``side``, with one height where that suits all.
+
+    Around each is a thin frame, and a margin, measured in radii of a numbered point, for marks on its border.
 
     Example:
         >>> wide, square = Image.new("RGB", (80, 40)), Image.new("RGB", (9, 9))
         >>> panels([wide, square], side=100).boxes
-        [(0, 0, 100, 50), (104, 0, 154, 50)]
+        [(9, 9, 109, 59), (127, 9, 177, 59)]
     """
     widest = max(_aspect(picture) for picture in pictures)
     # Beside a very wide picture others would be tiny at its height: they may be up to half a side high.
     fitted = [_fit(picture, side, max(side / max(widest, 1.0), side / 2)) for picture in pictures]
-    height, gap = max(picture.height for picture in fitted), gap_width(side)
-    row = Image.new("RGB", (sum(picture.width + gap for picture in fitted) - gap, height), PAPER)
-    boxes, left = [], 0
+    height, margin = max(picture.height for picture in fitted), math.ceil(margin_radii * sizes(side).radius)
+    width = sum(picture.width + 2 * margin for picture in fitted)
+    row = Image.new("RGB", (width, height + 2 * margin), PAPER)
+    boxes, left = [], margin
     for picture in fitted:
-        top = (height - picture.height) // 2
+        top = margin + (height - picture.height) // 2
+        right, bottom = left + picture.width, top + picture.height
+        row.paste(FRAME, (left - 1, top - 1, right + 1, bottom + 1))
         row.paste(picture, (left, top))
-        boxes.append((left, top, left + picture.width, top + picture.height))
-        left += picture.width + gap
+        boxes.append((left, top, right, bottom))
+        left = right + 2 * margin
     return Panels(row, boxes, [(picture.height, picture.width) for picture in pictures])
-
-
-def gap_width(side: int) -> int:
-    """Space between two pictures."""
-    return max(4, side // 40)
 
 
 def contact_sheet(
@@ -105,6 +105,49 @@ def contact_sheet(
     width = max(max(picture.width for picture in pictures), round(10 * text) if captions else 1)
     lines = [_wrap(caption, width, text) for caption in captions] or [[]] * len(pictures)
     return _lay_out(pictures, lines, columns, width, gap, text)
+
+
+class Entry(NamedTuple):
+    """A sign of a legend and what it means."""
+
+    draw: Callable[[Canvas, np.ndarray], None]
+    """Draws the sign around a place on a canvas."""
+    words: str
+    reach: float
+    """How far the sign extends from its place."""
+
+
+def add_legend(picture: Image.Image, entries: Sequence[Entry], text: float) -> Image.Image:
+    """The picture with signs and what they mean in a strip below it, on as many lines as they need."""
+    letters, gap = font(text), 0.7 * text
+    lengths = [2 * entry.reach + gap + letters.getlength(entry.words) + 2 * gap for entry in entries]
+    lines: list[list[int]] = [[]]
+    for number, length in enumerate(lengths):
+        if lines[-1] and sum(lengths[item] for item in lines[-1]) + length > picture.width:
+            lines.append([])
+        lines[-1].append(number)
+    height = round(2 * max(text, *(entry.reach for entry in entries)) + gap)
+    width = max(picture.width, *(math.ceil(sum(lengths[item] for item in line)) for line in lines))
+    strip = Canvas(Image.new("RGB", (width, height * len(lines)), PAPER))
+    for row, line in enumerate(lines):
+        left, middle = (width - sum(lengths[item] for item in line)) / 2 + gap, (row + 0.5) * height
+        for item in line:
+            entry = entries[item]
+            entry.draw(strip, np.array([left + entry.reach, middle]))
+            strip.text((left + 2 * entry.reach + gap, middle), entry.words, text, anchor="lm")
+            left += lengths[item]
+    return stack([picture, strip.picture()])
+
+
+def stack(pictures: Sequence[Image.Image], gap: int = 0) -> Image.Image:
+    """Pictures below each other, centred on white."""
+    width = max(picture.width for picture in pictures)
+    height = sum(picture.height + gap for picture in pictures) - gap
+    canvas, top = Image.new("RGB", (width, height), PAPER), 0
+    for picture in pictures:
+        canvas.paste(picture, ((width - picture.width) // 2, top))
+        top += picture.height + gap
+    return canvas
 
 
 def _lay_out(

@@ -18,6 +18,8 @@ DASHES = ("-", "--", "-.", ":")
 
 INK: Colour = (34, 34, 34)
 PAPER: Colour = (255, 255, 255)
+FRAME: Colour = (200, 200, 200)
+"""Of the thin lines around pictures."""
 SEQUENTIAL = "viridis"
 """Matplotlib's colour map of heat maps: grows evenly in lightness, in print and for any colour vision."""
 
