@@ -81,7 +81,7 @@ def font(size: float) -> ImageFont.FreeTypeFont:
 
 def map_colours(values: np.ndarray, name: str = SEQUENTIAL) -> UInt8[np.ndarray, "*shape 3"]:
     """Colours of numbers from 0 to 1; what lies outside takes the nearest end."""
-    coloured = matplotlib.colormaps[name](np.clip(values, 0, 1))
+    coloured = np.asarray(matplotlib.colormaps[name](np.clip(values, 0, 1)))
     return np.asarray(np.round(coloured[..., :3] * 255), dtype=np.uint8)
 
 
