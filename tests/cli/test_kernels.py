@@ -72,3 +72,8 @@ def test_mistakes_are_one_sentence(
     assert len(stderr.strip().splitlines()) == 1
     assert [file.name for file in tmp_path.iterdir()] == ["taken.png"]
     assert Path("taken.png").read_text() == "precious"
+
+
+def test_help_has_examples() -> None:
+    printed = CliRunner().invoke(app, ["kernels", "--help"]).output
+    assert "chmnet kernels chmnet-lite -o kernels.png" in printed

@@ -154,6 +154,8 @@ def test_numbers_that_do_not_fit_together() -> None:
     picture, two = grey(9, 9), np.zeros((2, 2))
     with pytest.raises(InputError, match="each source point needs one row of the rest, got 2 and 1"):
         draw_matches(picture, picture, two, two[:1])
+    with pytest.raises(InputError, match="got 2 and 1"):
+        draw_errors(picture, picture, two, two, two[:1])
     with pytest.raises(InputError, match="one confidence, got 1 for 2 points"):
         draw_points(picture, two, confidence=np.ones(1))
     with pytest.raises(InputError, match="one label, got 3 for 2 points"):
@@ -167,3 +169,9 @@ def test_points_far_outside_do_no_harm() -> None:
     far = np.array([[1e30, -1e30]])
     drawing = draw_matches(picture, picture, far, far, side=60)
     assert drawing.size == panels([picture, picture], 60).picture.size
+
+
+def test_a_confidence_that_is_no_number_is_doubtful() -> None:
+    picture, one = grey(9, 9), np.array([[4.0, 4.0]])
+    unknown = draw_matches(picture, picture, one, one, side=60, confidence=np.array([np.nan]))
+    assert unknown == draw_matches(picture, picture, one, one, side=60, confidence=np.array([0.0]))

@@ -56,12 +56,9 @@ class Canvas:
             count = max(1, round(math.dist(first, last) / (8 * width * self.factor)))
             along = [(first + (last - first) * share) for share in np.linspace(0, 1, 2 * count + 1)]
             pieces = list(zip(along[0::2], along[1::2], strict=False))
-        for shade, thickness in ((PAPER, width + 2 * halo), (rgb(fill), width)):
-            if thickness > width or shade != PAPER or rgb(fill) == PAPER:
-                for a, b in pieces:
-                    self._draw.line(
-                        [*a, *b], (*shade, round(255 * opacity)), max(1, round(thickness * self.factor))
-                    )
+        for shade, thickness in _strokes(fill, width, halo):
+            for a, b in pieces:
+                self._draw.line([*a, *b], (*shade, round(255 * opacity)), max(1, round(thickness * self.factor)))
 
     def disc(self, centre: Point, radius: float, fill: str | Colour, border: float = 0.0) -> None:
         """A filled circle, with a light border around it."""
@@ -80,10 +77,10 @@ class Canvas:
     def cross(self, centre: Point, radius: float, fill: str | Colour, width: float, halo: float = 0.0) -> None:
         """Two crossing diagonals of a square with half the side ``radius``."""
         x, y = np.asarray(centre, dtype=np.float64)
-        for shade, thickness, reach in ((PAPER, width + 2 * halo, radius + halo), (rgb(fill), width, radius)):
-            if thickness > width or shade != PAPER:
-                self.line((x - reach, y - reach), (x + reach, y + reach), shade, thickness)
-                self.line((x - reach, y + reach), (x + reach, y - reach), shade, thickness)
+        for shade, thickness in _strokes(fill, width, halo):
+            reach = radius + (thickness - width) / 2
+            self.line((x - reach, y - reach), (x + reach, y + reach), shade, thickness)
+            self.line((x - reach, y + reach), (x + reach, y - reach), shade, thickness)
 
     def text(
         self,
@@ -131,3 +128,8 @@ class Canvas:
         x, y = self._place(centre)
         reach = radius * self.factor
         return [x - reach, y - reach, x + reach, y + reach]
+
+
+def _strokes(fill: str | Colour, width: float, halo: float) -> list[tuple[Colour, float]]:
+    """Colours and widths to draw one after the other: the halo first, if there is one."""
+    return [*([(PAPER, width + 2 * halo)] if halo else []), (rgb(fill), width)]

@@ -4,6 +4,7 @@ import numpy as np
 from PIL import Image
 
 from chmnet.viz.canvas import Canvas
+from chmnet.viz.matches import check_pairs
 from chmnet.viz.panels import Entry, add_legend, panels
 from chmnet.viz.style import INK, colour, sizes
 
@@ -32,7 +33,7 @@ def draw_errors(
         side: largest height and width of each picture in the drawing, in pixels.
 
     Raises:
-        InputError: a point is not finite.
+        InputError: the numbers of points differ, or a point is not finite.
 
     Example:
         >>> grey = Image.new("RGB", (60, 40), "grey")
@@ -40,6 +41,8 @@ def draw_errors(
         >>> draw_errors(grey, grey, one, one + 5, one, side=240).width
         544
     """
+    check_pairs(source_points, predicted)
+    check_pairs(source_points, truth)
     row, size = panels([source, target], side, MARGIN), sizes(side)
     starts, found, true = row.on(0, source_points), row.on(1, predicted), row.on(1, truth)
     canvas, halo = Canvas(row.picture), 0.6 * size.line

@@ -85,10 +85,10 @@ def draw_matches(
         >>> draw_matches(grey, grey, np.array([[10, 10]]), np.array([[12, 9]]), side=120).size
         (276, 98)
     """
-    _check_pairs(source_points, target_points)
+    check_pairs(source_points, target_points)
     doubtful = _doubtful(len(source_points), confidence, doubtful_below)
     names = _labels(len(source_points), labels)
-    strength = np.ones(len(source_points)) if confidence is None else np.clip(confidence, 0, 1)
+    strength = np.ones(len(source_points)) if confidence is None else np.nan_to_num(np.clip(confidence, 0, 1))
     order = np.argsort(strength, kind="stable").tolist()  # the surest on top
     row, size = panels([source, target], side), sizes(side)
     starts, ends = row.on(0, source_points), row.on(1, target_points)
@@ -139,10 +139,10 @@ def draw_top_matches(
         >>> draw_top_matches(grey, grey, corners, corners, side=120).getpixel((11, 11))  # light blue: top left
         (143, 216, 255)
     """
-    _check_pairs(source_points, target_points)
+    check_pairs(source_points, target_points)
     row, size = panels([source, target], side), sizes(side)
     starts, ends = row.on(0, source_points), row.on(1, target_points)
-    shades = [(int(r), int(g), int(b)) for r, g, b in position_colours(_shares(source_points))]
+    shades = [(int(r), int(g), int(b)) for r, g, b in position_colours(_shares(np.asarray(source_points)))]
     canvas = Canvas(row.picture)
     order = range(len(shades) - 1, -1, -1)
     for number in order:
@@ -183,7 +183,8 @@ def draw_scales(
         324
     """
     for others in (target_points, scales, *(() if truth is None else (truth,))):
-        _check_pairs(source_points, others)
+        check_pairs(source_points, others)
+    scales = np.asarray(scales, dtype=np.float64).reshape(-1, 2)
     row, size = panels([source, target], side, SCALES_MARGIN), sizes(side)
     canvas, halo = Canvas(row.picture), 0.6 * size.line
     sides = [(row.on(0, source_points), scales[:, 0]), (row.on(1, target_points), scales[:, 1])]
@@ -239,7 +240,8 @@ def _labels(count: int, labels: Sequence[str] | None) -> Sequence[str]:
     return labels
 
 
-def _check_pairs(source_points: np.ndarray, others: np.ndarray) -> None:
+def check_pairs(source_points: np.ndarray, others: np.ndarray) -> None:
+    """Refuse source points and rows that go with them whose numbers differ."""
     if len(source_points) != len(others):
         raise InputError(
             f"each source point needs one row of the rest, got {len(source_points)} and {len(others)}"
