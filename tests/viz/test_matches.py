@@ -3,7 +3,7 @@ import pytest
 from PIL import Image
 
 from chmnet.errors import InputError
-from chmnet.viz import draw_errors, draw_matches, draw_points, draw_scales, draw_top_matches
+from chmnet.viz import draw_errors, draw_matches, draw_scales, draw_top_matches
 from chmnet.viz.errors import MARGIN
 from chmnet.viz.matches import SCALES_MARGIN
 from chmnet.viz.panels import panels
@@ -107,7 +107,6 @@ def test_one_match_alone_or_none() -> None:
     )
     untouched = panels([picture, picture], 60).picture
     assert draw_matches(picture, picture, none, none, side=60) == untouched
-    assert draw_points(picture, none, side=60) == panels([picture], 60).picture
 
 
 def test_scales_are_sizes_of_circles() -> None:
@@ -157,11 +156,11 @@ def test_numbers_that_do_not_fit_together() -> None:
     with pytest.raises(InputError, match="got 2 and 1"):
         draw_errors(picture, picture, two, two, two[:1])
     with pytest.raises(InputError, match="one confidence, got 1 for 2 points"):
-        draw_points(picture, two, confidence=np.ones(1))
+        draw_matches(picture, picture, two, two, confidence=np.ones(1))
     with pytest.raises(InputError, match="one label, got 3 for 2 points"):
-        draw_points(picture, two, labels=["a", "b", "c"])
+        draw_matches(picture, picture, two, two, labels=["a", "b", "c"])
     with pytest.raises(InputError, match="points to draw must be finite"):
-        draw_points(picture, np.array([[np.nan, 1.0]]))
+        draw_matches(picture, picture, np.array([[np.nan, 1.0]]), two[:1])
 
 
 def test_points_far_outside_do_no_harm() -> None:

@@ -96,3 +96,9 @@ def test_legend_is_below_and_wraps() -> None:
     narrow = add_legend(Image.new("RGB", (8, 30), RED), entries, text=12)
     assert narrow.width > 60
     assert extent(narrow, RED)[2] - extent(narrow, RED)[0] == 8
+
+
+def test_a_picture_without_margin_is_the_picture() -> None:
+    row = panels([Image.new("RGB", (60, 40), RED)], side=60, margin_radii=0)
+    assert row.picture.size == (60, 40)
+    assert extent(row.picture, RED) == row.boxes[0] == (0, 0, 60, 40)

@@ -5,7 +5,7 @@ from chmnet.viz.curves import plot_pck, plot_precision_recall
 from chmnet.viz.errors import draw_errors
 from chmnet.viz.heat import draw_confidence, draw_heat
 from chmnet.viz.kernels import draw_kernel, draw_kernels
-from chmnet.viz.matches import draw_matches, draw_points, draw_scales, draw_top_matches
+from chmnet.viz.matches import draw_matches, draw_scales, draw_top_matches
 from chmnet.viz.panels import contact_sheet
 from chmnet.viz.warps import blend, checkerboard, draw_warp
 
@@ -19,7 +19,6 @@ __all__ = [
     "draw_kernel",
     "draw_kernels",
     "draw_matches",
-    "draw_points",
     "draw_scales",
     "draw_top_matches",
     "draw_warp",

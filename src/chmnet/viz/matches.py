@@ -17,41 +17,6 @@ SCALES_MARGIN = 3.4
 """Space around pictures for large circles and their numbers, in radii of a numbered point."""
 
 
-def draw_points(
-    picture: Image.Image,
-    points: np.ndarray,
-    confidence: np.ndarray | None = None,
-    labels: Sequence[str] | None = None,
-    side: int = 480,
-    doubtful_below: float = DOUBTFUL_BELOW,
-) -> Image.Image:
-    """Numbered points on one picture, doubtful ones hollow.
-
-    Args:
-        picture: RGB picture of any size.
-        points: ``n`` rows (x, y) in pixels of the picture.
-        confidence: of each point, 0 … 1; ``None``: all are certain.
-        labels: a short text for each point instead of its number.
-        side: largest height and width of the drawing, in pixels.
-        doubtful_below: points of less confidence are drawn hollow.
-
-    Raises:
-        InputError: there is another number of confidences or labels than of points, or a point is not finite.
-
-    Example:
-        >>> drawing = draw_points(Image.new("RGB", (60, 40), "grey"), np.array([[30, 20]]), side=120)
-        >>> drawing.size, drawing.getpixel((69, 44))  # the first colour, above the number
-        ((138, 98), (0, 114, 178))
-    """
-    doubtful = _doubtful(len(points), confidence, doubtful_below)
-    names = _labels(len(points), labels)
-    row = panels([picture], side)
-    canvas = Canvas(row.picture)
-    for number, place in enumerate(row.on(0, points)):
-        canvas.numbered(place, names[number], colour(number), sizes(side).radius, doubtful[number])
-    return canvas.picture()
-
-
 def draw_matches(
     source: Image.Image,
     target: Image.Image,
