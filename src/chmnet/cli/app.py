@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from chmnet import __version__
-from chmnet.cli import benchmark, convert, data, evaluate, info, match, models, train
+from chmnet.cli import benchmark, convert, data, evaluate, info, kernels, match, models, train
 from chmnet.errors import ChmnetError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("benchmark")(benchmark.benchmark)
 app.command("train")(train.train)
 app.command("models")(models.models)
+app.command("kernels")(kernels.kernels)
 app.command("convert")(convert.convert)
 app.command("info")(info.info)
 app.add_typer(data.app, name="data")
