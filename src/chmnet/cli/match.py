@@ -13,7 +13,7 @@ from chmnet.errors import InputError
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from chmnet.matcher import Matches
+    from chmnet.result import Matches
 
 Rows = list[tuple[float, float]]
 
@@ -59,7 +59,7 @@ def match(
             size = f"{pictures[0].width}×{pictures[0].height}"
             raise InputError(f"the point {x:g},{y:g} lies outside {source}, which has {size} pixels")
     name = model or DEFAULT_MODEL
-    result = Matcher(load_model(name, backbone_weights=backbone_weights), memory_mb).match(*pictures)
+    result = Matcher(load_model(name, backbone_weights=backbone_weights), memory_mb=memory_mb).match(*pictures)
     found = result.transfer(given) if given else _spread_out(result.matches(top=300), count=12)
     if output is not None:
         _write_drawing(found, pictures, output, overwrite)
