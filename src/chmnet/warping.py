@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 
 import numpy as np
+import scipy.sparse
+import scipy.sparse.linalg
 import torch
 import torch.nn.functional as F
 from einops import rearrange
@@ -15,6 +17,9 @@ from chmnet.geometry import Size, cell_centres, grid_points
 
 SPLINE_SIDE = 48
 """A spline is computed on a grid of this side, and interpolated in between."""
+
+_SMOOTHING = (100.0, 10.0, 1.0)
+"""How stiff a spline is that need not go through its points, from the first fit to the last."""
 
 _STRIP_PIXELS = 2**20
 """Pixels that are drawn at a time."""
@@ -74,26 +79,51 @@ def _cubic_weights(points: Float[Tensor, " n"], length: int) -> Float[Tensor, "n
 
 
 def smooth_positions(
-    positions: Float[Tensor, "1 h w 2"], confidence: Float[Tensor, "1 h w"], sigma: float = 1.0
+    positions: Float[Tensor, "1 h w 2"], confidence: Float[Tensor, "1 h w"]
 ) -> Float[Tensor, "1 h w 2"]:
-    """Average a position map over its neighbourhood, those that can be trusted counting most.
+    """The smooth map nearest to a position map: doubtful positions follow what lies around them.
 
-    What is averaged are displacements: a map that moves everything alike stays what it is, at its borders too.
+    The map x minimises ``Σ wᵢ ‖xᵢ − pᵢ‖² + λ ‖second differences of x‖²``, so that a map which is linear stays
+    what it is. It begins stiff, with a large λ; at each softer step, positions far from the map so far lose their
+    weight: a few that are wrong, however confident, do not tear the picture.
     """
-    start = grid_points((positions.shape[1], positions.shape[2]), like=positions)
-    weights = confidence[:, None].clamp(min=1e-3)
-    shifts = rearrange(positions - start, "b h w k -> b k h w")
-    blurred = _blur(torch.cat([shifts * weights, weights], dim=1), sigma)
-    return rearrange(blurred[:, :2] / blurred[:, 2:], "b k h w -> b h w k") + start
+    height, width = positions.shape[1:3]
+    bending = _second_differences(height, width)
+    bending = bending.T @ bending
+    given = positions[0].flatten(0, 1).double().numpy()
+    trust = confidence[0].flatten().double().numpy()
+    weights, cell = trust + _LEAST_WEIGHT, 2 / max(height - 1, width - 1, 1)
+    smooth = given
+    for stiff in _STIFFNESS:
+        system = scipy.sparse.diags(weights) + stiff * bending
+        smooth = scipy.sparse.linalg.spsolve(system.tocsc(), weights[:, None] * given)
+        miss = np.square((smooth - given) / cell).sum(axis=1)
+        weights = trust / np.square(1 + miss) + _LEAST_WEIGHT  # Geman and McClure's
+    return torch.from_numpy(smooth).to(positions.dtype).view_as(positions)
 
 
-def _blur(maps: Float[Tensor, "b k h w"], sigma: float) -> Float[Tensor, "b k h w"]:
-    reach = max(1, round(3 * sigma))
-    steps = torch.arange(-reach, reach + 1, dtype=maps.dtype)
-    kernel = torch.exp(-steps.square() / (2 * sigma**2))
-    kernel = (kernel / kernel.sum()).expand(maps.shape[1], 1, -1)
-    maps = F.conv2d(maps, kernel[..., None], padding=(reach, 0), groups=maps.shape[1])
-    return F.conv2d(maps, kernel[..., None, :], padding=(0, reach), groups=maps.shape[1])
+_STIFFNESS = (100.0, 30.0, 10.0, 3.0, 1.0, 0.3)
+"""λ, from the first to the last step."""
+_LEAST_WEIGHT = 1e-4
+
+
+def _second_differences(height: int, width: int) -> scipy.sparse.csr_matrix:
+    """Rows that, times a map of so many points, are its second differences: along x, along y, and mixed twice."""
+    identity_x, identity_y = scipy.sparse.eye(width), scipy.sparse.eye(height)
+    first_x, first_y = _differences(width), _differences(height)
+    return scipy.sparse.vstack(
+        [
+            scipy.sparse.kron(identity_y, _differences(width - 1) @ first_x),
+            scipy.sparse.kron(_differences(height - 1) @ first_y, identity_x),
+            np.sqrt(2) * scipy.sparse.kron(first_y, first_x),
+        ]
+    ).tocsr()
+
+
+def _differences(length: int) -> scipy.sparse.csr_matrix:
+    count = max(length - 1, 0)
+    ones = np.ones(count)
+    return scipy.sparse.diags([-ones, ones], [0, 1], shape=(count, max(length, 0))).tocsr()
 
 
 def spline_positions(source: np.ndarray, target: np.ndarray, exact: bool) -> Float[Tensor, "1 h w 2"]:
@@ -107,14 +137,11 @@ def spline_positions(source: np.ndarray, target: np.ndarray, exact: bool) -> Flo
     Raises:
         InputError: there are fewer than three matches, or all lie on one line.
     """
-    spline = _fit(source, target, 0.0 if exact else 1e-2)
-    for _ in range(0 if exact else 4):
+    spline = _fit(source, target, 0.0 if exact else _SMOOTHING[0])
+    for smoothing in () if exact else _SMOOTHING:
         miss = np.linalg.norm(spline(target) - source, axis=1)
-        kept = miss <= max(3 * float(np.median(miss)), 0.02)
-        if kept.all():
-            break
-        source, target = source[kept], target[kept]
-        spline = _fit(source, target, 1e-2)
+        kept = miss <= max(2.5 * float(np.median(miss)), 0.05)
+        spline = _fit(source[kept], target[kept], smoothing)
     grid = grid_points((SPLINE_SIDE, SPLINE_SIDE), like=torch.zeros(1, dtype=torch.float64))
     values = spline(grid.flatten(0, 1).numpy())
     return torch.from_numpy(values).float().view(1, SPLINE_SIDE, SPLINE_SIDE, 2)
