@@ -109,7 +109,7 @@ def read_npz(path: str | Path) -> DenseFlow:
         InputError: it is missing, or not such a file.
     """
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             sizes = [(int(height), int(width)) for height, width in (arrays["source_size"], arrays["target_size"])]
             flow, confidence = arrays["flow"], arrays["confidence"]
     except FileNotFoundError:

@@ -18,6 +18,7 @@ from chmnet.geometry import Size, grid_points, normalised_to_pixels, pixels_to_n
 from chmnet.nn.transfer import (
     match_confidence,
     match_probabilities,
+    match_strength,
     nearest_cell,
     sample_grid,
     sampler_weights,
@@ -82,16 +83,23 @@ class MatchResult:
     @cached_property
     def _confidences(self) -> Tensor:
         """``1 hs ws``."""
-        return match_confidence(self.correlation, self.config, self.positions, self.back_positions)
+        returns = match_confidence(self.correlation, self.config, self.positions, self.back_positions)
+        return returns * match_strength(self.correlation)
 
     @cached_property
     def _back_confidences(self) -> Tensor:
         """``1 ht wt``."""
-        return match_confidence(exchange(self.correlation), self.config, self.back_positions, self.positions)
+        turned = exchange(self.correlation)
+        returns = match_confidence(turned, self.config, self.back_positions, self.positions)
+        return returns * match_strength(turned)
 
     @property
     def confidence(self) -> Float32[np.ndarray, "hs ws"]:
-        """How far the match of every position of the source grid can be trusted, 0 … 1."""
+        """How far the match of every position of the source grid can be trusted, 0 … 1.
+
+        The product of two: does going there and back end where it began (:func:`chmnet.nn.match_confidence`), and is
+        the score as good as others in the picture (:func:`chmnet.nn.match_strength`).
+        """
         return self._confidences[0].float().numpy()
 
     def transfer(self, points: ArrayLike) -> Matches:

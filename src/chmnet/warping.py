@@ -113,8 +113,8 @@ def _second_differences(height: int, width: int) -> scipy.sparse.csr_matrix:
     first_x, first_y = _differences(width), _differences(height)
     return scipy.sparse.vstack(
         [
-            scipy.sparse.kron(identity_y, _differences(width - 1) @ first_x),
-            scipy.sparse.kron(_differences(height - 1) @ first_y, identity_x),
+            scipy.sparse.kron(identity_y, _differences(first_x.shape[0]) @ first_x),
+            scipy.sparse.kron(_differences(first_y.shape[0]) @ first_y, identity_x),
             np.sqrt(2) * scipy.sparse.kron(first_y, first_x),
         ]
     ).tocsr()
@@ -122,8 +122,7 @@ def _second_differences(height: int, width: int) -> scipy.sparse.csr_matrix:
 
 def _differences(length: int) -> scipy.sparse.csr_matrix:
     count = max(length - 1, 0)
-    ones = np.ones(count)
-    return scipy.sparse.diags([-ones, ones], [0, 1], shape=(count, max(length, 0))).tocsr()
+    return (scipy.sparse.eye(count, length, 1) - scipy.sparse.eye(count, length)).tocsr()
 
 
 def spline_positions(source: np.ndarray, target: np.ndarray, exact: bool) -> Float[Tensor, "1 h w 2"]:

@@ -193,3 +193,22 @@ def match_confidence(
     start = grid_points(size, like=there)
     miss = normalised_to_grid(_sample_positions(back, there), size) - normalised_to_grid(start, size)
     return torch.exp(-miss.square().sum(-1) / (2 * CYCLE_SIGMA**2))
+
+
+def match_strength(correlation: Float[Tensor, "b 1 hs ws ht wt"]) -> Float[Tensor, "b hs ws"]:
+    """How good each source position's best score is beside those of the others, 0 … 1.
+
+    It is the square of best score over median best score, at most 1: a position whose match is not in the picture
+    (hidden, or beyond the border) finds only poor ones, even if they are each other's best. Where the median is not
+    positive, scores have no scale to compare with, and all are 1.
+
+    Example:
+        >>> scores = torch.tensor([[0.8, 0.1], [0.1, 0.8], [0.4, 0.2]]).view(1, 1, 3, 1, 2, 1)
+        >>> match_strength(scores).flatten().tolist()
+        [1.0, 1.0, 0.25]
+    """
+    best = correlation[:, 0].flatten(-2).amax(-1)
+    best = best.float() if best.dtype.itemsize < 4 else best
+    typical = best.flatten(1).median(dim=1).values[:, None, None]
+    share = (best / typical.clamp(min=torch.finfo(best.dtype).tiny)).clamp(0, 1)
+    return torch.where(typical > 0, share.square(), 1.0).to(correlation.dtype)

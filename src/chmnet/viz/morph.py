@@ -26,8 +26,8 @@ def morph_frames(first: Image.Image, second: Image.Image, steps: int = 10, side:
     there = [Image.blend(ends[0], ends[1], float(share)) for share in shares]
     frames = [*there, *there[-2:0:-1]]
     # One palette for all frames: colours that stay do not flicker, and the file is smaller.
-    both = Image.new("RGB", (size[0] * 2, size[1]))
-    both.paste(ends[0], (0, 0))
-    both.paste(ends[1], (size[0], 0))
-    palette = both.quantize(256)
+    strip = Image.new("RGB", (size[0] * 3, size[1]))
+    for number, frame in enumerate((there[0], there[len(there) // 2], there[-1])):
+        strip.paste(frame, (size[0] * number, 0))
+    palette = strip.quantize(256)
     return [frame.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG) for frame in frames]
