@@ -23,7 +23,7 @@ def identity() -> MatchResult:
 def test_points_move_between_pixels_of_both_pictures(identity: MatchResult) -> None:
     found = identity.transfer([[0, 0], [120, 60], [48, 36]])
     np.testing.assert_allclose(found.target, [[0, 0], [240, 300], [96, 180]], atol=1e-3)
-    np.testing.assert_allclose(found.confidence, 1, atol=1e-3)
+    np.testing.assert_allclose(found.confidence, [0.4, 0.4, 1 - 0.6 * np.exp(-2)], atol=1e-3)  # border, inside
 
 
 def test_one_point_and_none(identity: MatchResult) -> None:

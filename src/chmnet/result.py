@@ -16,9 +16,9 @@ from chmnet.config import TransferConfig
 from chmnet.errors import InputError
 from chmnet.geometry import Size, grid_points, normalised_to_pixels, pixels_to_normalised
 from chmnet.nn.transfer import (
+    border_trust,
     match_confidence,
     match_probabilities,
-    match_strength,
     nearest_cell,
     sample_grid,
     sampler_weights,
@@ -70,6 +70,14 @@ class MatchResult:
         mine, theirs = ((r.source_size, r.target_size, r.config, r.scales) for r in (self, other))
         return mine == theirs and torch.equal(self.correlation, other.correlation)
 
+    @property
+    def _source_grid(self) -> Size:
+        return self.correlation.shape[2], self.correlation.shape[3]
+
+    @property
+    def _target_grid(self) -> Size:
+        return self.correlation.shape[4], self.correlation.shape[5]
+
     @cached_property
     def positions(self) -> Tensor:
         """``1 hs ws 2``: where every position of the source grid lies in the target, normalised."""
@@ -84,21 +92,21 @@ class MatchResult:
     def _confidences(self) -> Tensor:
         """``1 hs ws``."""
         returns = match_confidence(self.correlation, self.config, self.positions, self.back_positions)
-        return returns * match_strength(self.correlation)
+        return returns * border_trust(self.positions, self._target_grid)
 
     @cached_property
     def _back_confidences(self) -> Tensor:
         """``1 ht wt``."""
         turned = exchange(self.correlation)
         returns = match_confidence(turned, self.config, self.back_positions, self.positions)
-        return returns * match_strength(turned)
+        return returns * border_trust(self.back_positions, self._source_grid)
 
     @property
     def confidence(self) -> Float32[np.ndarray, "hs ws"]:
         """How far the match of every position of the source grid can be trusted, 0 … 1.
 
-        The product of two: does going there and back end where it began (:func:`chmnet.nn.match_confidence`), and is
-        the score as good as others in the picture (:func:`chmnet.nn.match_strength`).
+        The product of two: does going there and back end where it began (:func:`chmnet.nn.match_confidence`), and
+        does the match lie inside the target, not at its border (:func:`chmnet.nn.border_trust`).
         """
         return self._confidences[0].float().numpy()
 
@@ -232,9 +240,8 @@ class MatchResult:
         rows = _check_points(point)
         if len(rows) != 1:
             raise InputError(f"a heat map is of one point, got {len(rows)}")
-        height, width = self.correlation.shape[2:4]
         normalised = pixels_to_normalised(torch.from_numpy(rows), self.source_size)
-        weights = sampler_weights(normalised[None].to(self.positions.dtype), (height, width), self.config)[0, 0]
+        weights = sampler_weights(normalised[None].to(self.positions.dtype), self._source_grid, self.config)[0, 0]
         cells = weights.nonzero()[:, 0]
         scores = self.correlation[:, 0].flatten(1, 2)[:, cells, None]
         likely = match_probabilities(scores, self.config)[0, :, 0]

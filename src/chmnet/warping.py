@@ -121,8 +121,9 @@ def _second_differences(height: int, width: int) -> scipy.sparse.csr_matrix:
 
 
 def _differences(length: int) -> scipy.sparse.csr_matrix:
-    count = max(length - 1, 0)
-    return (scipy.sparse.eye(count, length, 1) - scipy.sparse.eye(count, length)).tocsr()
+    if length < 2:
+        return scipy.sparse.csr_matrix((0, length))
+    return (scipy.sparse.eye(length - 1, length, 1) - scipy.sparse.eye(length - 1, length)).tocsr()
 
 
 def spline_positions(source: np.ndarray, target: np.ndarray, exact: bool) -> Float[Tensor, "1 h w 2"]:

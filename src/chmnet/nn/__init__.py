@@ -7,10 +7,10 @@ from chmnet.nn.inference import for_inference
 from chmnet.nn.prior import HoughPrior, apply_hough_prior, fit_projections
 from chmnet.nn.sharing import TapGroups, tap_groups
 from chmnet.nn.transfer import (
+    border_trust,
     dense_flow,
     match_confidence,
     match_scores,
-    match_strength,
     soft_argmax,
     transfer_keypoints,
 )
@@ -28,13 +28,13 @@ __all__ = [
     "ResNet",
     "TapGroups",
     "apply_hough_prior",
+    "border_trust",
     "build_backbone",
     "dense_flow",
     "fit_projections",
     "for_inference",
     "match_confidence",
     "match_scores",
-    "match_strength",
     "soft_argmax",
     "tap_groups",
     "transfer_keypoints",

@@ -24,6 +24,10 @@ CYCLE_SIGMA = 1.5
 """Cells by which there-and-back may miss before confidence falls to exp(−1/2)."""
 
 
+BORDER_DOUBT = 0.6
+"""What a match at the very border loses of its confidence."""
+
+
 def soft_argmax(
     correlation: Float[Tensor, "b 1 hs ws ht wt"], config: TransferConfig = TransferConfig()
 ) -> Float[Tensor, "b hs ws 2"]:
@@ -195,20 +199,23 @@ def match_confidence(
     return torch.exp(-miss.square().sum(-1) / (2 * CYCLE_SIGMA**2))
 
 
-def match_strength(correlation: Float[Tensor, "b 1 hs ws ht wt"]) -> Float[Tensor, "b hs ws"]:
-    """How good each source position's best score is beside those of the others, 0 … 1.
+def border_trust(positions: Float[Tensor, "b hs ws 2"], size: Size) -> Float[Tensor, "b hs ws"]:
+    """How far positions can be trusted for where they lie in the target: 0.4 at its border, 1 well inside.
 
-    It is the square of best score over median best score, at most 1: a position whose match is not in the picture
-    (hidden, or beyond the border) finds only poor ones, even if they are each other's best. Where the median is not
-    positive, scores have no scale to compare with, and all are 1.
+    A point whose match lies beyond the border ends at the border, which may answer that it came from there: going
+    there and back does not tell. With b the distance from the border in cells it is ``1 − 0.6 exp(−b² / 2)``.
+    Along a grid of one cell there is no inside, and its border does not count.
+
+    Args:
+        positions: position map from :func:`soft_argmax`.
+        size: (height, width) of the target grid.
 
     Example:
-        >>> scores = torch.tensor([[0.8, 0.1], [0.1, 0.8], [0.4, 0.2]]).view(1, 1, 3, 1, 2, 1)
-        >>> match_strength(scores).flatten().tolist()
-        [1.0, 1.0, 0.25]
+        >>> border_trust(torch.tensor([[[[-1.0, 0.0], [0.0, 0.0]]]]), (9, 9))[0, 0]
+        tensor([0.4000, 0.9998])
     """
-    best = correlation[:, 0].flatten(-2).amax(-1)
-    best = best.float() if best.dtype.itemsize < 4 else best
-    typical = best.flatten(1).median(dim=1).values[:, None, None]
-    share = (best / typical.clamp(min=torch.finfo(best.dtype).tiny)).clamp(0, 1)
-    return torch.where(typical > 0, share.square(), 1.0).to(correlation.dtype)
+    cells = normalised_to_grid(positions.float(), size)
+    last = cells.new_tensor([size[1] - 1, size[0] - 1])
+    inside = torch.minimum(cells, last - cells).clamp(min=0)
+    inside = torch.where(last > 0, inside, torch.inf).amin(-1)
+    return (1 - BORDER_DOUBT * torch.exp(-inside.square() / 2)).to(positions.dtype)

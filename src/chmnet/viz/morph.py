@@ -17,7 +17,7 @@ def morph_frames(first: Image.Image, second: Image.Image, steps: int = 10, side:
         >>> dark, bright = Image.new("RGB", (640, 320)), Image.new("RGB", (640, 320), "white")
         >>> frames = morph_frames(dark, bright, steps=2)
         >>> frames[0].size, [frame.convert("RGB").getpixel((9, 9))[0] for frame in frames]
-        ((320, 160), [0, 128, 255, 128])
+        ((320, 160), [0, 127, 255, 127])
     """
     scale = min(1.0, side / max(first.size))
     size = max(1, round(first.width * scale)), max(1, round(first.height * scale))
