@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -144,9 +144,7 @@ class MatchResult:
         target = normalised_to_pixels(positions.flatten(0, 1)[best].double(), self.target_size)
         return Matches(source.numpy(), target.numpy(), confidence[best].double().numpy())
 
-    def flow(
-        self, size: Size | None = None, direction: Literal["forward", "backward"] = "forward"
-    ) -> Float32[np.ndarray, "h w 2"]:
+    def flow(self, size: Size | None = None, direction: str = "forward") -> Float32[np.ndarray, "h w 2"]:
         """Displacement (x, y) of every point of one picture to its match in the other, in pixels.
 
         Row i and column j stand for the middle of that pixel, where the first picture is cut into ``size`` pixels;
@@ -187,7 +185,7 @@ class MatchResult:
 
     def warp(
         self,
-        method: Literal["flow", "tps"] = "flow",
+        method: str = "flow",
         picture: PictureLike | None = None,
         keypoints: Matches | None = None,
     ) -> Image.Image:
@@ -321,14 +319,10 @@ def _check_points(points: ArrayLike) -> np.ndarray:
 
 
 def _check_size(size: Size) -> Size:
-    try:
-        height, width = (int(side) for side in size)
-        whole = (height, width) == tuple(size)
-    except (TypeError, ValueError, OverflowError):
-        whole = False
-    if not whole or height < 1 or width < 1 or height * width > MAX_PIXELS:
+    height, width = size
+    if height < 1 or width < 1 or height * width > MAX_PIXELS:
         raise InputError(
-            f"a size must be (height, width), two whole numbers, at most {MAX_PIXELS // 10**6} million pixels, "
+            f"a size must be (height, width), both at least 1, with at most {MAX_PIXELS // 10**6} million pixels, "
             f"got {size}"
         )
     return height, width

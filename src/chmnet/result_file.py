@@ -90,11 +90,14 @@ def _build(tensors: dict[str, Tensor], metadata: dict[str, str]) -> StoredResult
         raise ValueError("its scores are not all finite numbers")
     if not scales or not all(0 < scale < float("inf") for scale in scales):
         raise ValueError(f"its scales are {list(scales)}")
+    config = json.loads(metadata["config"])
+    if not isinstance(config, dict):
+        raise ValueError("its settings are no table")
     return StoredResult(
         correlation,
         _size(json.loads(metadata["source_size"])),
         _size(json.loads(metadata["target_size"])),
-        TransferConfig.from_dict(json.loads(metadata["config"])),
+        TransferConfig.from_dict(config),
         scale_pairs=_scale_pairs(tensors.get("scale_pairs"), len(scales) ** 2),
         scales=scales,
         keypoints=_keypoints(tensors),
