@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from PIL import Image
 
 from chmnet.errors import InputError
-from chmnet.features import FeatureStore
+from chmnet.features import MEMORY_BYTES, FeatureStore
 from chmnet.nn.chmnet import CHMNet, Pyramid
 from chmnet.nn.inference import for_inference
 from chmnet.ops.correlation import CHUNK_BYTES
@@ -19,6 +19,9 @@ from chmnet.result import Matches, MatchResult
 from chmnet.weights import DEFAULT_MODEL, load_model
 
 __all__ = ["MatchResult", "Matcher", "Matches", "match"]
+
+STORE_BYTES = MEMORY_BYTES
+"""Features of many pictures that are kept in memory; the others go to a temporary folder."""
 
 
 class _Prepared(NamedTuple):
@@ -77,13 +80,13 @@ class Matcher:
 
         Pairs are taken one by one as results are asked for. Features that do not fit into memory go to disk.
         """
-        with FeatureStore(self.model) as store:
+        with FeatureStore(self.model, STORE_BYTES) as store:
             for source, target in pairs:
                 yield self._compare(self._prepare(source, "source", store), self._prepare(target, "target", store))
 
     def one_to_many(self, source: PictureLike, targets: Iterable[PictureLike]) -> Iterator[MatchResult]:
         """Match one picture with each of many; see :meth:`match_many`."""
-        with FeatureStore(self.model) as store:
+        with FeatureStore(self.model, STORE_BYTES) as store:
             first = self._prepare(source, "source", store)
             for target in targets:
                 yield self._compare(first, self._prepare(target, "target", store))

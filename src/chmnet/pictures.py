@@ -62,7 +62,7 @@ def _tensor_to_array(tensor: Tensor) -> np.ndarray:
     shape = list(tensor.shape)
     if tensor.dim() == 4 and len(tensor) == 1:
         tensor = tensor[0]
-    if tensor.dim() == 3 and tensor.shape[0] in (1, 3, 4):
+    if tensor.dim() == 3 and (tensor.shape[0] == 3 or (tensor.shape[0] in (1, 4) and tensor.shape[2] != 3)):
         tensor = tensor.permute(1, 2, 0)
     if tensor.dim() not in (2, 3):
         raise InputError(f"a tensor must have the axes 3 H W, 1 3 H W, H W 3 or H W, got the shape {shape}")
