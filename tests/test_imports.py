@@ -17,9 +17,10 @@ PACKAGE = Path(__file__).parent.parent / "src" / "chmnet"
 LAYERS: list[set[str]] = [
     {"errors"},
     {"config", "geometry", "atomic"},
-    {"ops", "pictures"},
+    {"ops", "pictures", "formats"},
     {"nn"},
-    {"weights", "features"},
+    {"weights", "features", "warping", "result_file"},
+    {"result"},
     {"matcher", "benchmark"},
     {"evaluation", "labelling"},
     {"training"},  # validates with the evaluation
@@ -32,7 +33,7 @@ BASICS = {"errors", "config", "geometry", "atomic", "pictures"}
 ASIDE: dict[str, tuple[set[str], str]] = {
     "data": (BASICS, "evaluation"),
     "metrics": (BASICS | {"data"}, "evaluation"),
-    "viz": (BASICS | {"data", "metrics", "matcher"}, "evaluation"),
+    "viz": (BASICS | {"data", "metrics", "matcher", "result"}, "evaluation"),
 }
 
 
@@ -140,7 +141,7 @@ def test_control_wrong_imports_are_found(module: str, source: str) -> None:
         ("chmnet.nn.hough", "import torch\nfrom training import chmnet\n'from chmnet.training import loss'"),
         ("chmnet.weights.files", "from chmnet import __version__"),
         ("chmnet.training.loop", "from chmnet.data import pairs\nfrom chmnet.metrics import pck"),
-        ("chmnet.viz.matches", "from chmnet.matcher import MatchResult"),
+        ("chmnet.viz.matches", "from chmnet.result import MatchResult"),
         ("chmnet.cli.match", "from chmnet.viz import draw_matches\nfrom chmnet.experiments import tables"),
     ],
 )

@@ -62,6 +62,20 @@ def grid_points(size: Size, like: Tensor) -> Float[Tensor, "h w 2"]:
     return torch.stack([x, y], dim=-1)
 
 
+def cell_centres(size: Size, like: Tensor) -> Float[Tensor, "h w 2"]:
+    """Normalised (x, y) of the middles of a picture's pixels, or of cells it is cut into: none lies at its edge.
+
+    Example:
+        >>> cell_centres((1, 4), like=torch.zeros(1))[0, :, 0].tolist()
+        [-0.75, -0.25, 0.25, 0.75]
+    """
+    x, y = (
+        (torch.arange(length, dtype=like.dtype, device=like.device) * 2 + 1) / length - 1
+        for length in (size[1], size[0])
+    )
+    return torch.stack(torch.meshgrid(x, y, indexing="xy"), dim=-1)
+
+
 def _width_height(points: Points, size: Size) -> Points:
     height, width = size
     if isinstance(points, Tensor):

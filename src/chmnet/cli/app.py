@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from chmnet import __version__
-from chmnet.cli import benchmark, convert, data, evaluate, info, kernels, match, models, train
+from chmnet.cli import benchmark, convert, data, evaluate, info, kernels, match, models, train, warp
 from chmnet.errors import ChmnetError
 
 app = typer.Typer(
@@ -18,6 +18,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("match")(match.match)
+app.command("warp")(warp.warp)
 app.command("evaluate")(evaluate.evaluate)
 app.command("benchmark")(benchmark.benchmark)
 app.command("train")(train.train)

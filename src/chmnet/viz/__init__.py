@@ -6,6 +6,7 @@ from chmnet.viz.errors import draw_errors
 from chmnet.viz.heat import draw_confidence, draw_heat
 from chmnet.viz.kernels import draw_kernel, draw_kernels
 from chmnet.viz.matches import draw_matches, draw_scales, draw_top_matches
+from chmnet.viz.morph import morph_frames
 from chmnet.viz.panels import contact_sheet
 from chmnet.viz.warps import blend, checkerboard, draw_warp
 
@@ -22,6 +23,7 @@ __all__ = [
     "draw_scales",
     "draw_top_matches",
     "draw_warp",
+    "morph_frames",
     "plot_cost",
     "plot_pck",
     "plot_precision_recall",
