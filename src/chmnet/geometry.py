@@ -76,6 +76,21 @@ def cell_centres(size: Size, like: Tensor) -> Float[Tensor, "h w 2"]:
     return torch.stack(torch.meshgrid(x, y, indexing="xy"), dim=-1)
 
 
+def spread_out(points: np.ndarray, count: int, first: int = 0) -> list[int]:
+    """Numbers of ``count`` points: the first, then always the one farthest from those already chosen.
+
+    Example:
+        >>> spread_out(np.array([[0.0, 0], [1, 0], [10, 0], [4, 0]]), 3)
+        [0, 2, 3]
+    """
+    chosen = [first]
+    distances = np.linalg.norm(points - points[first], axis=1)
+    while len(chosen) < min(count, len(points)):
+        chosen.append(int(distances.argmax()))
+        distances = np.minimum(distances, np.linalg.norm(points - points[chosen[-1]], axis=1))
+    return chosen
+
+
 def _width_height(points: Points, size: Size) -> Points:
     height, width = size
     if isinstance(points, Tensor):

@@ -20,7 +20,7 @@ from chmnet.config import check_range
 from chmnet.data.duplicates import image_names
 from chmnet.data.pairs import AnnotatedImage, Box, Pair
 from chmnet.errors import InputError
-from chmnet.geometry import Size, grid_points, normalised_to_pixels
+from chmnet.geometry import Size, grid_points, normalised_to_pixels, spread_out
 from chmnet.nn.chmnet import CHMNet, Pyramid
 from chmnet.nn.inference import for_inference
 from chmnet.nn.transfer import match_confidence, soft_argmax
@@ -207,18 +207,3 @@ def label_pair(
         return np.zeros((0, 2)), np.zeros((0, 2))
     rows = rows[spread_out(starts[rows], config.most_points, first=int(confidence[rows].argmax()))]
     return starts[rows], ends[rows]
-
-
-def spread_out(points: np.ndarray, count: int, first: int = 0) -> list[int]:
-    """Numbers of ``count`` points: the first, then always the one farthest from those already chosen.
-
-    Example:
-        >>> spread_out(np.array([[0.0, 0], [1, 0], [10, 0], [4, 0]]), 3)
-        [0, 2, 3]
-    """
-    chosen = [first]
-    distances = np.linalg.norm(points - points[first], axis=1)
-    while len(chosen) < min(count, len(points)):
-        chosen.append(int(distances.argmax()))
-        distances = np.minimum(distances, np.linalg.norm(points - points[chosen[-1]], axis=1))
-    return chosen

@@ -122,13 +122,10 @@ def _match_files(
 
 def _spread_out(matches: "Matches", count: int) -> "Matches":
     """A few of the sure matches: the surest, then always the one farthest from those already chosen."""
-    import numpy as np
+    from chmnet.geometry import spread_out
 
     sure = matches.source[: max(count, int((matches.confidence >= 0.5).sum()))]
-    chosen = [0]
-    while len(chosen) < min(count, len(sure)):
-        distances = np.linalg.norm(sure[:, None] - sure[chosen], axis=-1).min(axis=1)
-        chosen.append(int(distances.argmax()))
+    chosen = spread_out(sure, count)
     return type(matches)(*(values[sorted(chosen)] for values in matches))
 
 
@@ -137,7 +134,8 @@ def _drawing(found: "Matches", result: "MatchResult") -> Any:
 
     assert result.source_picture is not None
     assert result.target_picture is not None
-    return draw_matches(result.source_picture, result.target_picture, found.source, found.target)
+    pictures = result.source_picture, result.target_picture
+    return draw_matches(*pictures, found.source, found.target, confidence=found.confidence)
 
 
 def _write_flow(result: "MatchResult", path: Path) -> None:

@@ -48,17 +48,15 @@ def warp(
     if animate is not None and animate.suffix.lower() != ".gif":
         raise InputError(f"an animation must end in .gif, got {animate.name!r}")
     with whole_outputs([source, target], [output, animate], overwrite) as files:
-        from PIL import Image
-
         from chmnet.matcher import Matcher
         from chmnet.pictures import open_picture
+        from chmnet.viz import blend as blend_pictures
         from chmnet.viz import morph_frames
         from chmnet.weights import DEFAULT_MODEL
 
         pictures = open_picture(source), open_picture(target)
         warped = Matcher(model or DEFAULT_MODEL, device).match(*pictures).warp(method.value)
-        mixed = warped if blend == 1 else Image.blend(pictures[1], warped, blend)
-        save_picture(mixed, files[output], output)
+        save_picture(blend_pictures(warped, pictures[1], blend), files[output], output)
         if animate is not None:
             first, *others = morph_frames(pictures[1], warped)
             durations = [80] * (1 + len(others))
