@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "chmnet"
 # From the bottom up: a part may import those of the rows above its own, and itself.
 LAYERS: list[set[str]] = [
     {"errors"},
-    {"config", "geometry", "atomic"},
+    {"config", "geometry", "atomic", "journal"},
     {"ops", "pictures"},
     {"nn"},
     {"weights", "features"},
