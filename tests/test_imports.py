@@ -22,7 +22,7 @@ LAYERS: list[set[str]] = [
     {"weights", "features"},
     {"matcher", "benchmark"},
     {"evaluation"},
-    {"training"},  # validates with the evaluation
+    {"training", "propagation"},  # training validates with the evaluation
     {"experiments"},
     {"cli", "web"},
     {"__main__"},
