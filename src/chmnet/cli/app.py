@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from chmnet import __version__
-from chmnet.cli import benchmark, convert, data, evaluate, info, match, models, train
+from chmnet.cli import benchmark, convert, data, evaluate, info, match, models, propagate, train
 from chmnet.errors import ChmnetError
 
 app = typer.Typer(
@@ -18,6 +18,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("match")(match.match)
+app.command("propagate")(propagate.propagate)
 app.command("evaluate")(evaluate.evaluate)
 app.command("benchmark")(benchmark.benchmark)
 app.command("train")(train.train)

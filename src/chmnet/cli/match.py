@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chmnet.atomic import atomic_path
-from chmnet.cli.outputs import check_outputs
+from chmnet.cli.outputs import check_outputs, check_picture_format
 from chmnet.errors import InputError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def match(
     given = parse_points(points)
     check_outputs([source, target], [output, json_file], overwrite)
     if output is not None:
-        _check_picture_format(output)
+        check_picture_format(output)
     from chmnet.matcher import Matcher
     from chmnet.pictures import open_picture
     from chmnet.weights import DEFAULT_MODEL, load_model
@@ -83,13 +83,6 @@ def parse_points(text: str) -> Rows:
             raise InputError(f'points must be written "x,y x,y", got {word!r}') from None
         rows.append((x, y))
     return rows
-
-
-def _check_picture_format(path: Path) -> None:
-    from PIL.Image import SAVE, registered_extensions
-
-    if registered_extensions().get(path.suffix.lower()) not in SAVE:
-        raise InputError(f"cannot tell the picture format from {path.name!r}; end the name in .png or .jpg")
 
 
 def _spread_out(matches: "Matches", count: int) -> "Matches":

@@ -26,3 +26,11 @@ def check_outputs(inputs: Sequence[Path | None], outputs: Sequence[Path | None],
             raise InputError(f"{path} is {taken[path.resolve()]} already; choose another name")
         taken[path.resolve()] = "another output"
         check_writable(path, overwrite)
+
+
+def check_picture_format(path: Path) -> None:
+    """Refuse a name of a picture that does not tell a format in which it can be written."""
+    from PIL.Image import SAVE, registered_extensions
+
+    if registered_extensions().get(path.suffix.lower()) not in SAVE:
+        raise InputError(f"cannot tell the picture format from {path.name!r}; end the name in .png or .jpg")
