@@ -16,14 +16,14 @@ PACKAGE = Path(__file__).parent.parent / "src" / "chmnet"
 # From the bottom up: a part may import those of the rows above its own, and itself.
 LAYERS: list[set[str]] = [
     {"errors"},
-    {"config", "geometry", "atomic"},
+    {"config", "geometry", "atomic", "journal"},
     {"ops", "pictures", "formats"},
     {"nn"},
     {"weights", "features", "warping", "result_file"},
     {"result"},
     {"matcher", "benchmark"},
     {"evaluation", "labelling"},
-    {"training"},  # validates with the evaluation
+    {"training", "propagation"},  # training validates with the evaluation
     {"experiments"},
     {"cli", "web"},
     {"__main__"},

@@ -38,6 +38,17 @@ def rescale_points(points: Points, old_size: Size, new_size: Size) -> Points:
     return points * (_width_height(points, new_size) / _width_height(points, old_size))
 
 
+def clip_points(points: Points, size: Size) -> Points:
+    """Points in pixels moved to the nearest place of a picture of ``size`` (height, width); NaN stays NaN.
+
+    Example:
+        >>> clip_points(np.array([[-3.0, 5.0], [4.0, 99.0]]), (50, 40)).tolist()
+        [[0.0, 5.0], [4.0, 50.0]]
+    """
+    limits = _width_height(points, size)
+    return points.clip(0 * limits, limits)
+
+
 def normalised_to_grid(points: Tensor, size: Size) -> Tensor:
     """Normalised points as (column, row) of a grid of ``size``, counted from 0, fractions allowed."""
     return (points + 1) / 2 * (_width_height(points, size) - 1)

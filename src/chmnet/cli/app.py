@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from chmnet import __version__
-from chmnet.cli import benchmark, convert, data, evaluate, info, kernels, match, models, train, warp
+from chmnet.cli import benchmark, convert, data, evaluate, info, kernels, match, models, propagate, train, warp
 from chmnet.errors import ChmnetError
 
 app = typer.Typer(
@@ -19,6 +19,7 @@ app = typer.Typer(
 )
 app.command("match")(match.match)
 app.command("warp")(warp.warp)
+app.command("propagate")(propagate.propagate)
 app.command("evaluate")(evaluate.evaluate)
 app.command("benchmark")(benchmark.benchmark)
 app.command("train")(train.train)

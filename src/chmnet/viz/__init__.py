@@ -5,6 +5,7 @@ from chmnet.viz.curves import plot_pck, plot_precision_recall
 from chmnet.viz.errors import draw_errors
 from chmnet.viz.heat import draw_confidence, draw_heat
 from chmnet.viz.kernels import draw_kernel, draw_kernels
+from chmnet.viz.keypoints import draw_keypoints
 from chmnet.viz.matches import draw_matches, draw_scales, draw_top_matches
 from chmnet.viz.morph import morph_frames
 from chmnet.viz.panels import contact_sheet
@@ -19,6 +20,7 @@ __all__ = [
     "draw_heat",
     "draw_kernel",
     "draw_kernels",
+    "draw_keypoints",
     "draw_matches",
     "draw_scales",
     "draw_top_matches",
