@@ -57,12 +57,10 @@ def test_blend_and_animation(pair: tuple[Path, Path], tmp_path: Path, run: Run, 
 @pytest.mark.parametrize("kind", ODD)
 def test_odd_pictures_work(kind: str, pair: tuple[Path, Path], tmp_path: Path, run: Run, small_model: str) -> None:
     odd = ODD[kind](tmp_path)
-    size = open_picture(odd).size
-    for number, (source, target) in enumerate([(odd, pair[1]), (pair[0], odd)]):
-        out, animation = tmp_path / f"out{number}.png", tmp_path / f"out{number}.gif"
-        code, _, complaint = run("warp", source, target, "--model", small_model, "-o", out, "--animate", animation)
-        assert (code, complaint) == (0, "")
-        assert open_picture(out).size == ((50, 70), size)[number]
+    out, animation = tmp_path / "out.png", tmp_path / "out.gif"
+    code, _, complaint = run("warp", pair[0], odd, "--model", small_model, "-o", out, "--animate", animation)
+    assert (code, complaint) == (0, "")
+    assert open_picture(out).size == open_picture(odd).size
 
 
 @pytest.mark.parametrize("place", [0, 1], ids=["source", "target"])

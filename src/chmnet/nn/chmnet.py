@@ -161,8 +161,14 @@ class MatchingHead(nn.Module):
         """
         filtered = filtered and self.config.mutual_filter
         with torch.autocast(source.levels[0].device.type, enabled=False):
-            scores = self.vote_over_scales(self.correlate(source, target))
-            return self._refine(scores, source.size, target.size, chunk_bytes, filtered)
+            # No name for the votes here: they are gone as soon as the finer grid is made.
+            return self._refine(
+                self.vote_over_scales(self.correlate(source, target)),
+                source.size,
+                target.size,
+                chunk_bytes,
+                filtered,
+            )
 
     def match_with_scales(
         self, source: Pyramid, target: Pyramid, chunk_bytes: int = CHUNK_BYTES
