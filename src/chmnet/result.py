@@ -15,9 +15,8 @@ from torch import Tensor
 from chmnet.config import TransferConfig
 from chmnet.errors import InputError
 from chmnet.geometry import Size, grid_points, normalised_to_pixels, pixels_to_normalised
+from chmnet.nn.confidence import confidence_map
 from chmnet.nn.transfer import (
-    border_trust,
-    match_confidence,
     match_probabilities,
     nearest_cell,
     sample_grid,
@@ -91,22 +90,20 @@ class MatchResult:
     @cached_property
     def _confidences(self) -> Tensor:
         """``1 hs ws``."""
-        returns = match_confidence(self.correlation, self.config, self.positions, self.back_positions)
-        return returns * border_trust(self.positions, self._target_grid)
+        return confidence_map(self.correlation, self.config, self.positions, self.back_positions)
 
     @cached_property
     def _back_confidences(self) -> Tensor:
         """``1 ht wt``."""
         turned = exchange(self.correlation)
-        returns = match_confidence(turned, self.config, self.back_positions, self.positions)
-        return returns * border_trust(self.back_positions, self._source_grid)
+        return confidence_map(turned, self.config, self.back_positions, self.positions)
 
     @property
     def confidence(self) -> Float32[np.ndarray, "hs ws"]:
         """How far the match of every position of the source grid can be trusted, 0 … 1.
 
-        The product of two: does going there and back end where it began (:func:`chmnet.nn.match_confidence`), and
-        does the match lie inside the target, not at its border (:func:`chmnet.nn.border_trust`).
+        Of a calibrated model, such as the default one, about the share of such matches that are right, that is
+        within a tenth of the picture; see :func:`chmnet.nn.confidence_map`.
         """
         return self._confidences[0].float().numpy()
 

@@ -6,7 +6,20 @@ from typing import Annotated
 import typer
 
 from chmnet import __version__
-from chmnet.cli import benchmark, convert, data, evaluate, info, kernels, match, models, propagate, train, warp
+from chmnet.cli import (
+    benchmark,
+    calibrate,
+    convert,
+    data,
+    evaluate,
+    info,
+    kernels,
+    match,
+    models,
+    propagate,
+    train,
+    warp,
+)
 from chmnet.errors import ChmnetError
 
 app = typer.Typer(
@@ -24,6 +37,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("benchmark")(benchmark.benchmark)
 app.command("train")(train.train)
 app.command("models")(models.models)
+app.command("calibrate")(calibrate.calibrate)
 app.command("kernels")(kernels.kernels)
 app.command("convert")(convert.convert)
 app.command("info")(info.info)
