@@ -11,8 +11,9 @@ from PIL import Image
 import chmnet
 from chmnet.config import BackboneConfig, ModelConfig, TransferConfig
 from chmnet.errors import InputError
+from chmnet.features import FeatureStore
 from chmnet.matcher import Matcher, MatchResult, choose_device
-from chmnet.nn.chmnet import CHMNet
+from chmnet.nn.chmnet import CHMNet, Pyramid
 from chmnet.pictures import open_picture
 from chmnet.weights import load_model
 
@@ -132,8 +133,16 @@ def test_one_to_many_gives_the_numbers_of_single_calls_and_each_picture_goes_thr
 
 
 def test_many_targets_take_bounded_memory(small: Matcher, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Targets are taken one by one, features are kept up to a limit, and nothing else is."""
-    monkeypatch.setattr("chmnet.matcher.STORE_BYTES", 100_000)
+    """Targets are taken one by one, and nothing of them is kept but their results."""
+    kept: set[int] = set()
+    original = FeatureStore.pyramid
+
+    def observed(self: FeatureStore, *arguments: object) -> Pyramid:
+        pyramid = original(self, *arguments)
+        kept.add(len(self._kept) + len(self._files))
+        return pyramid
+
+    monkeypatch.setattr(FeatureStore, "pyramid", observed)
     seen = count_pictures(small.model, monkeypatch)
     alive = 0
     source, *_ = pictures(1)
@@ -148,6 +157,7 @@ def test_many_targets_take_bounded_memory(small: Matcher, monkeypatch: pytest.Mo
         assert alive == number
         assert result.correlation.shape == (1, 1, 8, 8, 8, 8)
     assert len(seen) == 40  # the first target is the source itself
+    assert kept == {1}
 
 
 def test_match_many_computes_repeated_pictures_once(

@@ -57,12 +57,13 @@ class FeatureStore:
             shutil.rmtree(self._folder, ignore_errors=True)
         self._kept.clear()
 
-    def pyramid(self, picture: Path | Image.Image, branch: str = "source") -> Pyramid:
+    def pyramid(self, picture: Path | Image.Image, branch: str = "source", keep: bool = True) -> Pyramid:
         """The picture's features; ``branch`` matters only for separate backbones.
 
         Args:
             picture: a file, or an RGB picture.
             branch: ``"source"`` or ``"target"``.
+            keep: off: for a picture that will hardly be asked for again; what is computed now is not stored.
         """
         if self.model.target_backbone is None:
             branch = "source"
@@ -84,7 +85,8 @@ class FeatureStore:
                 assert isinstance(picture, Path)
                 image = self._open(picture)
             pyramid = self._compute(image, branch)
-        self._keep(key, pyramid)
+        if keep:
+            self._keep(key, pyramid)
         return pyramid
 
     def size(self, path: Path) -> Size:
