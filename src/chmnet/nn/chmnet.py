@@ -29,7 +29,7 @@ from chmnet.ops.features import project_enlarged, resize_features
 BACKBONE_BYTES = 600
 """Memory for each pixel of an image while its features are computed: what the largest backbone needs."""
 
-OTHER_BYTES = 8 * 2**20
+OTHER_BYTES = 13 * 2**20
 """What libraries and threads need for themselves."""
 
 VOTE_COPIES = 5
