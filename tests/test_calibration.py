@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from typer.testing import CliRunner, Result
 
 from chmnet.calibration import collect_evidence, fit_calibration, reliability
@@ -199,8 +200,9 @@ def test_the_command(tmp_path: Path, model: CHMNet) -> None:
     assert "calibration error" in result.output
     config = json.loads(read_tensors(output)[1]["config"])
     assert len(config["transfer"]["calibration"]) == 4
-    measured = run(output, *data)
+    measured = run(output, *data, "--plot", tmp_path / "reliability.png")
     assert measured.exit_code == 0, measured.output
+    assert Image.open(tmp_path / "reliability.png").size == (750, 510)
 
 
 def test_the_command_writes_only_model_files(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from chmnet.cli.outputs import check_outputs
+from chmnet.cli.outputs import check_outputs, check_picture_name
 from chmnet.cli.progress import track
 from chmnet.config import parse_changes
 from chmnet.errors import InputError
@@ -29,6 +29,9 @@ def calibrate(
             "--output", "-o", help="Write the calibrated model file here. Default: only measure and print."
         ),
     ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw how often matches are right over their confidence here (.png).")
+    ] = None,
     backbone_weights: Annotated[
         str, typer.Option(help="Backbone weights for a model without them: a file, or `published`.")
     ] = "",
@@ -45,7 +48,8 @@ def calibrate(
 
     `chmnet calibrate chmnet-lite --dataset pf-willow --root datasets --split test`
     """
-    check_outputs([Path(model)], [output], overwrite)
+    check_outputs([Path(model)], [output, plot], overwrite)
+    check_picture_name(plot)
     if output is not None and Path(model).suffix != ".safetensors":
         raise InputError(f"a calibration is kept in a model file (.safetensors); {model!r} is none")
     from chmnet.calibration import collect_evidence, fit_calibration, reliability
@@ -55,16 +59,29 @@ def calibrate(
     network = load_model(model, backbone_weights=backbone_weights)
     pairs = _pairs(dataset, root, split, option or [])
     found = collect_evidence(pairs, network, lambda items: track(items, "pairs"))
-    _print(f"confidence of {model}, {len(pairs)} pairs", reliability(found.confidence, found.right))
+    now = reliability(found.confidence, found.right)
+    _print(f"confidence of {model}, {len(pairs)} pairs", now)
     import torch
 
     calibration = fit_calibration(found.evidence, found.right)
     after = calibrated(torch.from_numpy(found.evidence), calibration).numpy()
-    _print("calibrated anew, on the same pairs", reliability(after, found.right))
+    new = reliability(after, found.right)
+    _print("calibrated anew, on the same pairs", new)
     typer.echo(f"calibration: {', '.join(f'{number:.3f}' for number in calibration)}")
     if output is not None:
         save_calibrated(model, calibration, output, f"{dataset}, {split}: {len(pairs)} pairs", overwrite)
         typer.echo(f"the calibrated model is in {output}")
+    if plot is not None:
+        _draw({Path(model).stem: now, "calibrated anew": new}, plot, overwrite)
+
+
+def _draw(curves: "dict[str, Reliability]", path: Path, overwrite: bool) -> None:
+    from chmnet.atomic import atomic_path
+    from chmnet.viz import plot_reliability
+
+    points = {name: [(mean, share) for _, _, mean, share in found.rows] for name, found in curves.items()}
+    with atomic_path(path, overwrite) as temporary:
+        plot_reliability(points).savefig(temporary, dpi=150)
 
 
 def _pairs(dataset: str, root: Path, split: str, option: list[str]) -> "list[Pair]":
