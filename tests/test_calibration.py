@@ -202,7 +202,8 @@ def test_the_command(tmp_path: Path, model: CHMNet) -> None:
     assert len(config["transfer"]["calibration"]) == 4
     measured = run(output, *data, "--plot", tmp_path / "reliability.png")
     assert measured.exit_code == 0, measured.output
-    assert Image.open(tmp_path / "reliability.png").size == (750, 510)
+    with Image.open(tmp_path / "reliability.png") as picture:
+        assert picture.size == (750, 510)
 
 
 def test_the_command_writes_only_model_files(tmp_path: Path) -> None:
