@@ -1,5 +1,6 @@
 """The example pictures are small, credited and matched well; the demo leaves a page that shows its drawings."""
 
+import json
 import re
 import runpy
 from pathlib import Path
@@ -69,3 +70,26 @@ def test_matches_of_the_demo_are_right(demo: dict) -> None:
 def test_labels_to_propagate_are_whole() -> None:
     (instance,) = load_instances(EXAMPLES / "donkey.json")
     assert len(instance.keypoints) == 10
+
+
+def test_notebook_is_kept_without_outputs_and_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    notebook = json.loads((EXAMPLES / "chmnet.ipynb").read_text(encoding="utf-8"))
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert not any(cell["outputs"] or cell["execution_count"] for cell in cells)
+    monkeypatch.chdir(EXAMPLES)
+    names: dict[str, object] = {}
+    for cell in cells:
+        exec("".join(cell["source"]), names)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # of the kernel's own packages
+def test_notebook_runs_in_a_kernel() -> None:
+    import nbformat
+    from nbclient import NotebookClient
+
+    notebook = nbformat.read(EXAMPLES / "chmnet.ipynb", as_version=4)
+    client = NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(EXAMPLES)}})
+    client.execute()
+    shown = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    assert sum("image/png" in output.get("data", {}) for output in shown) >= 6
