@@ -31,7 +31,9 @@ def evaluate(
     pair_list: Annotated[
         Path | None, typer.Option("--pairs", help="Only the pairs of a list from `chmnet data list`.")
     ] = None,
-    model: Annotated[str, typer.Option(help="Name from `chmnet models`, or a model file.")] = "",
+    model: Annotated[
+        str, typer.Option(help="Name from `chmnet models`, or a model file. Default: chmnet-lite.")
+    ] = "",
     backbone: Annotated[str, typer.Option(help="Another backbone for a model without training.")] = "",
     backbone_weights: Annotated[str, typer.Option(help="Its weights: a file, package or published.")] = "",
     change: Annotated[
