@@ -56,9 +56,10 @@ def evaluate(
     report: Annotated[Path | None, typer.Option(help="Write a page (.html) or Markdown (.md) here.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace result files that exist.")] = False,
 ) -> None:
-    """Measure a model on a data set. Without options for the protocol, the literature's is used and printed.
+    """Measure a model on a data set: PCK, and what exactly was measured.
 
-    Interrupted, the same command goes on where it stopped.
+    Without options for the protocol, the literature's is used and printed. Interrupted, the same command goes on
+    where it stopped.
 
     Examples:
 
