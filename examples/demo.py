@@ -96,10 +96,11 @@ def draw_pairs(results: list[MatchResult], folder: Path) -> list[Drawing]:
     drawings = []
     for pair, result in zip(PAIRS, results, strict=True):
         found = result.transfer(pair.points)
-        name = f"{Path(pair.source).stem}-{Path(pair.target).stem}"
+        ends = [Path(name).stem for name in (pair.source, pair.target)]
+        name = "-".join(ends)
         picture = draw_matches(*pictures(result), found.source, found.target, confidence=found.confidence)
         picture.save(folder / f"matches-{name}.png")
-        drawings.append(Drawing(f"matches-{name}.png", name.replace("-", " "), pair.words))
+        drawings.append(Drawing(f"matches-{name}.png", " → ".join(ends), pair.words))
     return drawings
 
 
@@ -165,7 +166,7 @@ def write_page(sections: dict[str, list[Drawing]], path: Path) -> None:
 STYLE = """<style>
 body { font: 16px/1.4 sans-serif; margin: 2em auto; max-width: 1300px; padding: 0 1em; color: #222 }
 div { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 560px), 1fr)); gap: 1.5em }
-figure { margin: 0 } img { max-width: 100%; height: auto }
+figure { margin: 0 } img { min-width: 300px; max-width: 100%; height: auto }
 </style>"""
 
 
@@ -175,9 +176,7 @@ def main(folder: Path) -> None:
     matcher = Matcher()  # chmnet-lite: comes with the package
     results = list(matcher.match_many((EXAMPLES / pair.source, EXAMPLES / pair.target) for pair in PAIRS))
     sections = {
-        "Which point is which: numbered points, chosen on the left and found on the right": draw_pairs(
-            results, folder
-        ),
+        "Numbered points, chosen on the left and found on the right": draw_pairs(results, folder),
         "One pair in every way": draw_result(results[0], np.array(PAIRS[0].points[0]), folder),
         "Inside the model": draw_layers(matcher, folder),
     }
