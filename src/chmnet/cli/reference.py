@@ -108,6 +108,8 @@ def _default(value: Any) -> str:
         return "required"
     if isinstance(value, Enum):
         value = value.value
+    if value is True:
+        return "yes; `--no-…` turns it off"
     return "" if value is None or value is False or value in ("", [], ()) else str(value)
 
 
