@@ -21,7 +21,7 @@ def label(
     split: Annotated[str, typer.Option(help="train, val or test.")] = "train",
     model: Annotated[
         list[str] | None,
-        typer.Option(help="Name or file of a model, and @SIDE to resize pictures to so many pixels; repeatable."),
+        typer.Option(help="Name or file of a model, and @SIDE to resize pictures to; may be given several times."),
     ] = None,
     draw: Annotated[
         int, typer.Option(min=0, help="Further pairs to try: two pictures of one category, not in any list.")

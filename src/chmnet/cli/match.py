@@ -39,7 +39,9 @@ def match(
     warp: Annotated[
         Path | None, typer.Option(help="Write the source warped onto the target here, a picture.")
     ] = None,
-    model: Annotated[str, typer.Option(help="Name from `chmnet models`, or a model file.")] = "",
+    model: Annotated[
+        str, typer.Option(help="Name from `chmnet models`, or a model file. Default: chmnet-lite.")
+    ] = "",
     backbone_weights: Annotated[
         str, typer.Option(help="Backbone weights for a model without them: a file, or `published`.")
     ] = "",

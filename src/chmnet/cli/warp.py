@@ -30,7 +30,9 @@ def warp(
     animate: Annotated[
         Path | None, typer.Option(help="Write a GIF here that turns the target into the warped picture and back.")
     ] = None,
-    model: Annotated[str, typer.Option(help="Name from `chmnet models`, or a model file.")] = "",
+    model: Annotated[
+        str, typer.Option(help="Name from `chmnet models`, or a model file. Default: chmnet-lite.")
+    ] = "",
     device: Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda, mps.")] = "auto",
     overwrite: Annotated[bool, typer.Option(help="Replace files that exist.")] = False,
 ) -> None:
