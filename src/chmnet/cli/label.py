@@ -24,7 +24,10 @@ def label(
         typer.Option(help="Name or file of a model, and @SIDE to resize pictures to; may be given several times."),
     ] = None,
     draw: Annotated[
-        int, typer.Option(min=0, help="Further pairs to try: two pictures of one category, not in any list.")
+        int,
+        typer.Option(
+            min=0, help="Label so many other pairs instead: two listed pictures of one category, not in any list."
+        ),
     ] = 0,
     minimum_confidence: Annotated[float, typer.Option(help="Of a match that becomes a keypoint, 0 to 1.")] = 0.8,
     points: Annotated[int, typer.Option(help="Most keypoints of a pair.")] = 32,
@@ -37,7 +40,9 @@ def label(
 
     Examples:
 
-    `chmnet data label pf-pascal --root datasets -o labels.json --draw 3000`
+    `chmnet data label pf-pascal --root datasets -o labels.json`
+
+    `chmnet data label pf-pascal --root datasets -o drawn.json --draw 1600`
 
     `chmnet data label pf-pascal --root datasets -o labels.json --model mine.safetensors --model chmnet-lite@320`
     """
@@ -70,7 +75,7 @@ def _pairs(name: str, root: Path, split: str, draw: int) -> "list[Pair]":
         return pairs
     others = [other for other in splits if other != split]
     listed = {image_names(pair) for other in others for pair in load_pairs(name, root, other)}
-    return [*pairs, *draw_pairs(pairs, draw, listed)]
+    return draw_pairs(pairs, draw, listed)
 
 
 def _member(word: str) -> "Member":
