@@ -41,6 +41,16 @@ def test_one_point_and_none(identity: MatchResult) -> None:
     assert identity.transfer([]).target.shape == (0, 2)
 
 
+def test_points_are_copied_whatever_they_are(identity: MatchResult) -> None:
+    points = np.array([[10.0, 20.0]])
+    found = identity.transfer(points)
+    points[0] = 99
+    np.testing.assert_array_equal(found.source, [[10, 20]])
+    points.setflags(write=False)
+    assert identity.transfer(points).source.tolist() == [[99, 99]]
+    assert identity.transfer(torch.ones(1, 2, requires_grad=True)).source.tolist() == [[1, 1]]
+
+
 def test_points_outside_stay_finite(identity: MatchResult) -> None:
     assert np.isfinite(identity.transfer([[-500, 1e9]]).target).all()
 

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from chmnet.config import TransferConfig
 from chmnet.errors import InputError
 from chmnet.geometry import grid_points, pixels_to_normalised
-from chmnet.result import Matches, MatchResult
+from chmnet.result import Matches, MatchResult, _check_size
 
 SHARP = TransferConfig(temperature=1e-3, sampler="nearest")
 
@@ -68,6 +68,20 @@ def test_bad_sizes(size: tuple[int, int]) -> None:
         identity().flow(size=size)
 
 
+@pytest.mark.parametrize("size", [(3,), (1, 2, 3), 5, (2.5, 3), (float("nan"), 3), "ab"])
+def test_sizes_that_are_none(size: object) -> None:
+    with pytest.raises(InputError, match="two whole numbers"):
+        _check_size(size)  # in tests, flow itself lets no such type in
+
+
+def test_pictures_too_large_to_draw_are_one_sentence() -> None:
+    huge = dataclasses.replace(random_result(), source_size=(2**30, 2**30), target_size=(2**30, 2**30))
+    for read in (huge.flow, huge.confidence_at, lambda: huge.warp(picture=Image.new("RGB", (3, 3)))):
+        with pytest.raises(InputError, match="million pixels"):
+            read()
+    assert huge.flow(size=(2, 3)).shape == (2, 3, 2)
+
+
 def test_bad_direction() -> None:
     with pytest.raises(InputError, match="forward or backward"):
         identity().flow(direction="sideways")
@@ -117,6 +131,8 @@ def test_warp_refuses() -> None:
         dataclasses.replace(result, source_picture=None).warp()
     with pytest.raises(InputError, match="at least three matches"):
         result.warp("tps", keypoints=result.matches(2))
+    with pytest.raises(InputError, match="in pairs, got 9 of the source and 8"):
+        result.warp("tps", keypoints=result.matches(9)._replace(target=result.matches(8).target))
 
 
 # ---------------------------------------------------------------- heat and scales
