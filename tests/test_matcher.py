@@ -48,7 +48,8 @@ def test_points_are_copied_whatever_they_are(identity: MatchResult) -> None:
     np.testing.assert_array_equal(found.source, [[10, 20]])
     points.setflags(write=False)
     assert identity.transfer(points).source.tolist() == [[99, 99]]
-    assert identity.transfer(torch.ones(1, 2, requires_grad=True)).source.tolist() == [[1, 1]]
+    tensor = torch.ones(1, 2, dtype=torch.bfloat16, requires_grad=True)
+    assert identity.transfer(tensor).source.tolist() == [[1, 1]]
 
 
 def test_points_outside_stay_finite(identity: MatchResult) -> None:

@@ -204,6 +204,15 @@ def test_saved_and_loaded_gives_the_same_transfers(tmp_path: Path) -> None:
         result.save(tmp_path / "result.npz")
 
 
+def test_keypoints_that_stay_where_they_are_can_be_saved(tmp_path: Path) -> None:
+    points = np.array([[3.0, 4.0]])
+    result = random_result(keypoints=Matches(points, points, np.ones(1)))
+    result.save(tmp_path / "result.safetensors")
+    loaded = MatchResult.load(tmp_path / "result.safetensors").keypoints
+    assert loaded is not None
+    np.testing.assert_array_equal(loaded.target, points)
+
+
 def metadata(**changes: str) -> dict[str, str]:
     sound = {
         "format": "chmnet-result-1",
@@ -233,6 +242,7 @@ def test_control_a_sound_file_is_read(tmp_path: Path) -> None:
         ({"correlation": torch.rand(1, 1, 2, 2, 0, 2)}, metadata(), "shape"),
         ({"correlation": torch.full((1, 1, 1, 1, 1, 1), torch.nan)}, metadata(), "finite"),
         ({"correlation": torch.ones(1, 1, 1, 1, 1, 1, dtype=torch.int64)}, metadata(), "finite"),
+        ({"correlation": torch.ones(1, 1, 1, 1, 1, 1).to(torch.float8_e4m3fn)}, metadata(), "damaged"),
         (SOUND, metadata(source_size="[0, 5]"), "size"),
         (SOUND, metadata(source_size="[1e400, 5]"), "size"),
         (SOUND, metadata(target_size="[[[[["), "damaged"),
@@ -242,6 +252,7 @@ def test_control_a_sound_file_is_read(tmp_path: Path) -> None:
         (SOUND, metadata(scales="[]"), "scales"),
         (SOUND, metadata(scales="[NaN]"), "scales"),
         ({**SOUND, "scale_pairs": torch.zeros(3)}, metadata(), "scale pairs"),
+        ({**SOUND, "scale_pairs": torch.ones(1, 1, 1, 1, 1, dtype=torch.complex64)}, metadata(), "scale pairs"),
         ({**SOUND, "scale_pairs": torch.full((1, 1, 1, 1, 1), 7)}, metadata(), "does not have"),
         ({**SOUND, "keypoints.source": POINTS}, metadata(), "damaged"),
         (

@@ -306,7 +306,7 @@ class MatchResult:
 
 def _check_points(points: ArrayLike) -> np.ndarray:
     if isinstance(points, Tensor):
-        points = points.detach().cpu().numpy()
+        points = points.detach().cpu().double().numpy()  # NumPy has no bfloat16
     try:
         # A copy: results do not change with the caller's array, and PyTorch warns of arrays that are read-only.
         rows = np.atleast_2d(np.array(points, dtype=np.float64))
