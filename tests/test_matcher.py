@@ -226,13 +226,25 @@ def test_winning_scales_are_those_of_the_best_votes() -> None:
         channel_reduction=8,
     )
     torch.manual_seed(0)
-    matcher = Matcher(CHMNet(config).eval(), device="cpu")
+    network = CHMNet(config).eval()
+    torch.nn.init.normal_(network.head.first.weight)  # else the middle, where most votes meet, wins everywhere
+    matcher = Matcher(network, device="cpu")
     first, second = pictures(2)
     plain, result = matcher.match(first, second), matcher.match(first, second, scales=True)
     torch.testing.assert_close(plain.correlation, result.correlation)
     assert plain.scale_pairs is None
     assert result.scale_pairs is not None
     assert result.scale_pairs.shape == (1, 4, 4, 4, 4)
+    head, store = matcher.model.head, FeatureStore(matcher.model)
+    with torch.inference_mode():
+        votes = head.first(head.correlate(store.pyramid(first), store.pyramid(second)))[0, 0]
+    best = votes.flatten(0, 1).max(0).values
+    winners = result.scale_pairs[0]
+    for source in range(3):
+        for target in range(3):
+            won = winners == 3 * source + target
+            torch.testing.assert_close(votes[source, target][won], best[won], rtol=0, atol=0)
+    assert len(winners.unique()) > 2  # and not always the same
     scales = result.winning_scales(result.matches(20))
     assert scales.shape == (20, 2)
     assert set(scales.flatten()) <= {0.7, 1.0, 1.4}
