@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors import SafetensorError
 
 import chmnet
 from chmnet.config import BackboneConfig, ModelConfig, TransferConfig
@@ -182,6 +183,17 @@ def test_match_many_computes_repeated_pictures_once(
     seen = count_pictures(small.model, monkeypatch)
     assert list(small.match_many(pairs)) == single
     assert len(seen) == 3
+
+
+def test_a_full_disk_is_one_sentence(small: Matcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object) -> None:
+        raise SafetensorError("No space left on device")
+
+    monkeypatch.setattr("chmnet.features.save_file", refuse)
+    monkeypatch.setattr("chmnet.matcher.STORE_BYTES", 1)
+    first, second = pictures(2)
+    with pytest.raises(InputError, match=r"cannot write features to the temporary folder .*No space left"):
+        list(small.match_many([(first, second)]))
 
 
 def test_separate_backbones_see_source_and_target(monkeypatch: pytest.MonkeyPatch) -> None:
