@@ -89,6 +89,7 @@ def test_bad_pictures_are_one_sentence_and_write_nothing(
         (["-o", "OUT/w.png", "--animate", "/proc/m.gif"], "cannot write to the folder /proc"),
         (["-o", "OUT/w.png", "--device", "mps:99"], "device"),
         (["-o", "OUT/w.png", "--model", "wonder"], "there is no model"),
+        (["-o", "OUT/w.png", "--backbone-weights", "none.pth"], "backbone"),
     ],
 )
 def test_mistakes_are_one_sentence_and_write_nothing(
