@@ -61,7 +61,18 @@ def write_flow(path: str | Path, dense: DenseFlow, overwrite: bool = False) -> N
 
 
 def write_flo(path: str | Path, flow: Float32[np.ndarray, "h w 2"], overwrite: bool = False) -> None:
-    """Write a flow as Middlebury's ``.flo``."""
+    """Write a flow as Middlebury's ``.flo``.
+
+    Raises:
+        InputError: it is empty or too large for the format, or the file cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "flow.flo"
+        >>> write_flo(path, np.zeros((2, 3, 2), dtype=np.float32))
+        >>> path.stat().st_size, read_flo(path).shape
+        (60, (2, 3, 2))
+    """
     height, width = flow.shape[:2]
     if not (0 < height <= _MAX_SIDE and 0 < width <= _MAX_SIDE):
         raise InputError(f"a .flo file holds at most {_MAX_SIDE} pixels a side, got {width}×{height}; write .npz")
