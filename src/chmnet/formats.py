@@ -12,6 +12,7 @@ then two float32 (x and y of the displacement) for every pixel, row by row.
 
 import struct
 import zipfile
+import zlib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +27,10 @@ FLO_MAGIC = 202021.25
 _HEADER = struct.Struct("<fii")
 _MAX_SIDE = 99_999
 """What readers of ``.flo`` files accept."""
+_DAMAGED = (
+    *(OSError, EOFError, zipfile.BadZipFile, zlib.error, MemoryError),  # of the archive, or a size that is a lie
+    *(ValueError, KeyError, TypeError, AttributeError, OverflowError),  # of what is in it
+)
 
 
 class DenseFlow(NamedTuple):
@@ -125,8 +130,9 @@ def read_npz(path: str | Path) -> DenseFlow:
             flow, confidence = arrays["flow"], arrays["confidence"]
     except FileNotFoundError:
         raise InputError(f"there is no file {path}") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile):
+    except _DAMAGED:
         raise InputError(f"{path} is not a .npz file of flow") from None
-    if flow.ndim != 3 or flow.shape[2] != 2 or confidence.shape != flow.shape[:2]:
+    numbers = flow.dtype.kind == confidence.dtype.kind == "f"
+    if not numbers or flow.ndim != 3 or flow.shape[2] != 2 or confidence.shape != flow.shape[:2]:
         raise InputError(f"{path} is not a .npz file of flow: its arrays do not go together")
     return DenseFlow(flow.astype(np.float32), confidence.astype(np.float32), *sizes)
