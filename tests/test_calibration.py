@@ -9,11 +9,11 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner, Result
 
-from chmnet.calibration import collect_evidence, fit_calibration, reliability
+from chmnet.calibration import collect_evidence, fit_calibration, recalibrated, reliability
 from chmnet.cli.app import app
 from chmnet.config import BackboneConfig, ModelConfig, TransferConfig
 from chmnet.data.pairs import AnnotatedImage, Pair
-from chmnet.errors import ConfigError, InputError, WeightsError
+from chmnet.errors import ChmnetError, ConfigError, InputError, WeightsError
 from chmnet.nn import CHMNet, confidence_map, match_confidence, match_evidence, soft_argmax
 from chmnet.nn.confidence import border_trust, calibrated
 from chmnet.ops.correlation import exchange
@@ -150,6 +150,22 @@ def test_evidence_is_collected_at_keypoints(tmp_path: Path, model: CHMNet) -> No
     assert not found.right[::2].any()
 
 
+def test_what_is_foretold_of_another_calibration_is_what_the_model_then_says(
+    tmp_path: Path, model: CHMNet
+) -> None:
+    """A sampler of one cell: else a mean of logistic functions is compared with the function of a mean."""
+    pairs, calibration = textures(tmp_path), (3.0, 1.0, 0.5, 0.5)
+    path, after = tmp_path / "model.safetensors", tmp_path / "calibrated.safetensors"
+    plain = CHMNet(model.config.replace(transfer={"sampler": "nearest"})).eval()
+    plain.load_state_dict(model.state_dict())
+    save_model(plain, path)
+    save_calibrated(path, calibration, after, "")
+    foretold = recalibrated(collect_evidence(pairs, plain), calibration)
+    found = collect_evidence(pairs, load_model(after))
+    assert found.border.min() < 0.9  # some lie where the border counts
+    np.testing.assert_allclose(foretold, found.confidence, atol=1e-4)
+
+
 def test_too_few_keypoints(tmp_path: Path, model: CHMNet) -> None:
     with pytest.raises(InputError, match="the pairs have 12 keypoints; a calibration needs at least 50"):
         collect_evidence(textures(tmp_path, count=1), model)
@@ -206,8 +222,24 @@ def test_the_command(tmp_path: Path, model: CHMNet) -> None:
         assert picture.size == (750, 510)
 
 
-def test_the_command_writes_only_model_files(tmp_path: Path) -> None:
-    data = ("--dataset", "pf-willow", "--root", tmp_path)
-    result = run("hough-prior", *data, "-o", tmp_path / "out.safetensors")
-    assert isinstance(result.exception, InputError)
-    assert "a calibration is kept in a model file" in str(result.exception)
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["hough-prior", "-o", "out.safetensors"], "kept in a model file (.safetensors); 'hough-prior' is none"),
+        (["m.safetensors", "-o", "out.bin"], "kept in a model file (.safetensors); 'out.bin' is none"),
+        (["m.safetensors", "-o", "m.safetensors"], "m.safetensors is an input already"),
+        (["hough-prior", "--plot", "plot.bmp"], "a plot must end in .png, got 'plot.bmp'"),
+        (["hough-prior", "--plot", "no/plot.png"], "no such folder"),
+        (["wonder"], "there is no model 'wonder'"),
+        (["nearest-neighbour", "--dataset", "wonder"], "there is no data set 'wonder'"),
+        (["nearest-neighbour", "--split", "val"], "has no split 'val'"),
+    ],
+)
+def test_mistakes_write_nothing(
+    arguments: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run(*arguments[:1], "--dataset", "pf-willow", "--root", ".", "--split", "test", *arguments[1:])
+    assert isinstance(result.exception, ChmnetError)
+    assert words in str(result.exception)
+    assert list(tmp_path.iterdir()) == []

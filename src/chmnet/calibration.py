@@ -12,7 +12,7 @@ from chmnet.errors import InputError
 from chmnet.features import FeatureStore
 from chmnet.geometry import normalised_to_pixels, pixels_to_normalised
 from chmnet.nn.chmnet import CHMNet
-from chmnet.nn.confidence import match_evidence
+from chmnet.nn.confidence import border_trust, calibrated, match_evidence
 from chmnet.nn.inference import for_inference
 from chmnet.nn.transfer import sample_grid
 from chmnet.result import MatchResult
@@ -31,6 +31,8 @@ class Evidence:
 
     evidence: Float64[np.ndarray, "n 3"]
     """What speaks against each match; see :func:`chmnet.nn.match_evidence`."""
+    border: Float64[np.ndarray, " n"]
+    """What is left of a confidence for where the match lies; see :func:`chmnet.nn.border_trust`."""
     confidence: Float64[np.ndarray, " n"]
     """What the model says now."""
     right: Bool[np.ndarray, " n"]
@@ -66,27 +68,30 @@ def collect_evidence(
         InputError: there are too few keypoints.
     """
     model = for_inference(model)
-    found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    found: list[tuple[np.ndarray, ...]] = []
     with FeatureStore(model) as store, torch.inference_mode():
         for pair in track(pairs):
             pyramids = store.pyramid(pair.source.path, "source"), store.pyramid(pair.target.path, "target")
             sizes = store.size(pair.source.path), store.size(pair.target.path)
             result = MatchResult(model.head.match(*pyramids).cpu(), *sizes, model.config.transfer)
             found.append(_at_keypoints(pair, result))
-    total = sum(len(right) for _, _, right in found)
+    total = sum(len(right) for *_, right in found)
     if total < LEAST_KEYPOINTS:
         raise InputError(f"the pairs have {total} keypoints; a calibration needs at least {LEAST_KEYPOINTS}")
     return Evidence(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
 
-def _at_keypoints(pair: Pair, result: MatchResult) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _at_keypoints(pair: Pair, result: MatchResult) -> tuple[np.ndarray, ...]:
+    """The fields of :class:`Evidence` for one pair."""
     points = pixels_to_normalised(torch.from_numpy(pair.source.keypoints), result.source_size)[None].float()
     there, back = result.positions, result.back_positions
     evidence = match_evidence(result.correlation, result.config, there, back)
+    border = border_trust(there, (back.shape[1], back.shape[2]))[..., None]
     moved = normalised_to_pixels(sample_grid(there, points, result.config)[0].double().numpy(), result.target_size)
     errors = np.linalg.norm(moved - pair.target.keypoints, axis=1)
     return (
         sample_grid(evidence, points, result.config)[0].double().numpy(),
+        sample_grid(border, points, result.config)[0, :, 0].double().numpy(),
         result.transfer(pair.source.keypoints).confidence,
         errors <= ALPHA * max(result.target_size),
     )
@@ -140,6 +145,11 @@ def _logistic(inputs: np.ndarray, right: np.ndarray) -> np.ndarray:
         if np.abs(step).max() < 1e-9:
             break
     return weights
+
+
+def recalibrated(found: Evidence, calibration: tuple[float, ...]) -> Float64[np.ndarray, " n"]:
+    """What the model would say with another calibration, doubt at the border included."""
+    return calibrated(torch.from_numpy(found.evidence), calibration).numpy() * found.border
 
 
 def reliability(confidence: Float64[np.ndarray, " n"], right: Bool[np.ndarray, " n"]) -> Reliability:

@@ -9,9 +9,11 @@ from types import TracebackType
 
 import torch
 from PIL import Image
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from chmnet.errors import InputError
 from chmnet.geometry import Size
 from chmnet.nn.chmnet import CHMNet, Pyramid
 from chmnet.pictures import open_picture, to_tensor
@@ -117,7 +119,10 @@ class FeatureStore:
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="chmnet-features-"))
         file = self._folder / f"{len(self._files)}.safetensors"
-        save_file({str(number): level.contiguous() for number, level in enumerate(pyramid.levels)}, file)
+        try:
+            save_file({str(number): level.contiguous() for number, level in enumerate(pyramid.levels)}, file)
+        except SafetensorError as error:  # how safetensors reports a full disk
+            raise InputError(f"cannot write features to the temporary folder {self._folder}: {error}") from None
         return file
 
 

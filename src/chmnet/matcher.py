@@ -138,6 +138,15 @@ def match(
         keypoints: points of the source to find: ``n`` rows (x, y) in pixels. They are the result's ``keypoints``.
         model: a known name, a model file, or a network.
         device: see :class:`Matcher`.
+
+    Raises:
+        InputError: a picture cannot be read, or the keypoints are no points.
+
+    Example:
+        >>> picture = Image.radial_gradient("L")
+        >>> result = match(picture, picture, keypoints=[[100, 140], [90, 50]], model="nearest-neighbour")
+        >>> result.keypoints.target.shape, result.flow().shape, result.warp().size
+        ((2, 2), (256, 256, 2), (256, 256))
     """
     result = Matcher(model, device).match(source, target)
     return result if keypoints is None else replace(result, keypoints=result.transfer(keypoints))

@@ -1,9 +1,10 @@
 """What matching two pictures found: points moved, dense flow, warps, confidence, in pixels of the pictures."""
 
+import operator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,7 +30,7 @@ from chmnet.result_file import StoredResult, load_result, save_result
 from chmnet.warping import dense_strips, draw_warped, smooth_positions, spline_positions
 
 CONFIDENT = 0.5
-"""Matches above this count as confident: there and back, they miss by less than 1.8 cells."""
+"""Matches above this count as confident: of a calibrated model they are more often right than wrong."""
 
 
 class Matches(NamedTuple):
@@ -164,7 +165,7 @@ class MatchResult:
             raise InputError(f"direction must be forward or backward, got {direction!r}")
         forward = direction == "forward"
         start, end = (self.source_size, self.target_size) if forward else (self.target_size, self.source_size)
-        size = start if size is None else _check_size(size)
+        size = _check_size(start if size is None else size)
         positions = (self.positions if forward else self.back_positions).float()
         output = np.empty((*size, 2), dtype=np.float32)
         for rows, moved, centres in dense_strips(positions, size):
@@ -174,7 +175,7 @@ class MatchResult:
 
     def confidence_at(self, size: Size | None = None) -> Float32[np.ndarray, "h w"]:
         """The confidence of every point of a forward :meth:`flow` of the same size."""
-        size = self.source_size if size is None else _check_size(size)
+        size = _check_size(self.source_size if size is None else size)
         output = np.empty(size, dtype=np.float32)
         for rows, values, _ in dense_strips(self._confidences.float()[..., None], size):
             output[rows] = values[..., 0].clamp(0, 1).numpy()
@@ -195,8 +196,8 @@ class MatchResult:
             keypoints: matches that the thin-plate spline goes through, instead of the confident ones.
 
         Raises:
-            InputError: the method is unknown, there is no picture (after :meth:`load`), or the matches do not
-                determine a spline.
+            InputError: the method is unknown, there is no picture (after :meth:`load`), the target is too large,
+                or the matches do not determine a spline.
         """
         if method not in ("flow", "tps"):
             raise InputError(f"method must be flow or tps, got {method!r}")
@@ -209,7 +210,7 @@ class MatchResult:
             positions = smooth_positions(self.back_positions.float(), self._back_confidences.float())
         else:
             positions = self._spline(keypoints)
-        return draw_warped(drawn, positions, self.target_size)
+        return draw_warped(drawn, positions, _check_size(self.target_size))
 
     def _spline(self, keypoints: Matches | None) -> Tensor:
         exact = keypoints is not None
@@ -219,6 +220,8 @@ class MatchResult:
             keypoints = Matches(*(values[sure] for values in keypoints))
         source = pixels_to_normalised(_check_points(keypoints.source), self.source_size)
         target = pixels_to_normalised(_check_points(keypoints.target), self.target_size)
+        if len(source) != len(target):
+            raise InputError(f"keypoints must come in pairs, got {len(source)} of the source and {len(target)}")
         return spline_positions(source, target, exact)
 
     def heat(self, point: ArrayLike) -> Float32[np.ndarray, "ht wt"]:
@@ -302,8 +305,11 @@ class MatchResult:
 
 
 def _check_points(points: ArrayLike) -> np.ndarray:
+    if isinstance(points, Tensor):
+        points = points.detach().cpu().double().numpy()  # NumPy has no bfloat16
     try:
-        rows = np.atleast_2d(np.asarray(points, dtype=np.float64))
+        # A copy: results do not change with the caller's array, and PyTorch warns of arrays that are read-only.
+        rows = np.atleast_2d(np.array(points, dtype=np.float64))
     except (TypeError, ValueError):
         raise InputError("points must be rows of two numbers (x, y)") from None
     if rows.size == 0:
@@ -315,8 +321,11 @@ def _check_points(points: ArrayLike) -> np.ndarray:
     return rows
 
 
-def _check_size(size: Size) -> Size:
-    height, width = size
+def _check_size(size: Any) -> Size:
+    try:
+        height, width = (operator.index(side) for side in size)
+    except (TypeError, ValueError):
+        raise InputError(f"a size must be two whole numbers (height, width), got {size!r}") from None
     if height < 1 or width < 1 or height * width > MAX_PIXELS:
         raise InputError(
             f"a size must be (height, width), both at least 1, with at most {MAX_PIXELS // 10**6} million pixels, "

@@ -18,15 +18,6 @@ from .odd_pictures import BAD, ODD, photograph
 from .test_cli import assert_one_sentence
 
 
-@pytest.fixture
-def pair(tmp_path: Path) -> tuple[Path, Path]:
-    folder = tmp_path / "in"
-    folder.mkdir()
-    photograph((60, 40)).save(folder / "a.png")
-    photograph((50, 70)).save(folder / "b.png")
-    return folder / "a.png", folder / "b.png"
-
-
 def test_every_output_at_once(pair: tuple[Path, Path], tmp_path: Path, run: Run, small_model: str) -> None:
     out = tmp_path / "out"
     out.mkdir()

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from chmnet.cli.outputs import check_outputs, check_picture_name
+from chmnet.cli.outputs import check_outputs
 from chmnet.cli.progress import track
 from chmnet.config import parse_changes
 from chmnet.errors import InputError
@@ -49,11 +49,12 @@ def calibrate(
     `chmnet calibrate chmnet-lite --dataset pf-willow --root datasets --split test`
     """
     check_outputs([Path(model)], [output, plot], overwrite)
-    check_picture_name(plot)
-    if output is not None and Path(model).suffix != ".safetensors":
-        raise InputError(f"a calibration is kept in a model file (.safetensors); {model!r} is none")
-    from chmnet.calibration import collect_evidence, fit_calibration, reliability
-    from chmnet.nn.confidence import calibrated
+    if plot is not None and plot.suffix.lower() != ".png":
+        raise InputError(f"a plot must end in .png, got {plot.name!r}")
+    for name in () if output is None else (model, str(output)):
+        if Path(name).suffix != ".safetensors":
+            raise InputError(f"a calibration is kept in a model file (.safetensors); {name!r} is none")
+    from chmnet.calibration import collect_evidence, fit_calibration, recalibrated, reliability
     from chmnet.weights import load_model, save_calibrated
 
     network = load_model(model, backbone_weights=backbone_weights)
@@ -61,11 +62,8 @@ def calibrate(
     found = collect_evidence(pairs, network, lambda items: track(items, "pairs"))
     now = reliability(found.confidence, found.right)
     _print(f"confidence of {model}, {len(pairs)} pairs", now)
-    import torch
-
     calibration = fit_calibration(found.evidence, found.right)
-    after = calibrated(torch.from_numpy(found.evidence), calibration).numpy()
-    new = reliability(after, found.right)
+    new = reliability(recalibrated(found, calibration), found.right)
     _print("calibrated anew, on the same pairs", new)
     typer.echo(f"calibration: {', '.join(f'{number:.3f}' for number in calibration)}")
     if output is not None:
@@ -81,7 +79,7 @@ def _draw(curves: "dict[str, Reliability]", path: Path, overwrite: bool) -> None
 
     points = {name: [(mean, share) for _, _, mean, share in found.rows] for name, found in curves.items()}
     with atomic_path(path, overwrite) as temporary:
-        plot_reliability(points).savefig(temporary, dpi=150)
+        plot_reliability(points).savefig(temporary, format="png", dpi=150)
 
 
 def _pairs(dataset: str, root: Path, split: str, option: list[str]) -> "list[Pair]":

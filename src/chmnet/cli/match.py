@@ -125,8 +125,9 @@ def _match_files(
 def _spread_out(matches: "Matches", count: int) -> "Matches":
     """A few of the sure matches: the surest, then always the one farthest from those already chosen."""
     from chmnet.geometry import spread_out
+    from chmnet.result import CONFIDENT
 
-    sure = matches.source[: max(count, int((matches.confidence >= 0.5).sum()))]
+    sure = matches.source[: max(count, int((matches.confidence >= CONFIDENT).sum()))]
     chosen = spread_out(sure, count)
     return type(matches)(*(values[sorted(chosen)] for values in matches))
 

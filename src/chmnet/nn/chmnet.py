@@ -186,6 +186,7 @@ class MatchingHead(nn.Module):
             votes = self.first(self.correlate(source, target))
             winners = votes.amax(1).flatten(1, 2).argmax(1)
             scores = self._activate(votes.amax((2, 3)))
+            del votes  # the largest of all: gone before the finer grid is made
             refined = self._refine(scores, source.size, target.size, chunk_bytes, self.config.mutual_filter)
             return refined, winners
 
