@@ -216,8 +216,12 @@ def test_the_command(tmp_path: Path, model: CHMNet) -> None:
     assert "calibration error" in result.output
     config = json.loads(read_tensors(output)[1]["config"])
     assert len(config["transfer"]["calibration"]) == 4
-    measured = run(output, *data, "--plot", tmp_path / "reliability.png")
+    measured = run(output, *data, "--plot", tmp_path / "reliability.png", "--json", tmp_path / "figures.json")
     assert measured.exit_code == 0, measured.output
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    assert figures["pairs"] == 6
+    assert len(figures["calibration"]) == 4
+    assert 0 <= figures["now"]["error"] <= 1
     with Image.open(tmp_path / "reliability.png") as picture:
         assert picture.size == (750, 510)
 

@@ -150,3 +150,11 @@ def test_the_command_without_any_sure_pair(tmp_path: Path, monkeypatch: pytest.M
     assert isinstance(result.exception, InputError)
     assert "none of 1 pairs has enough sure matches" in str(result.exception)
     assert not (tmp_path / "out.json").exists()
+
+
+def test_the_command_labels_no_test_pairs(tmp_path: Path) -> None:
+    root = trees.make_pf_willow(tmp_path)
+    arguments = ["data", "label", "pf-willow", "--root", str(root), "-o", str(tmp_path / "out.json")]
+    result = CliRunner().invoke(app, [*arguments, "--split", "test"])
+    assert isinstance(result.exception, InputError)
+    assert "test pairs are not labelled" in str(result.exception)

@@ -23,6 +23,9 @@ else:
 MAX_CELLS = 20_000
 """Largest grid of a configuration: its correlation takes 1.6 GB."""
 
+CONFIDENT = 0.5
+"""Matches of at least this confidence count as sure: they are drawn filled, and not marked for review."""
+
 Config = TypeVar("Config", bound="TomlConfig")
 
 

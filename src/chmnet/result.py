@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from PIL import Image
 from torch import Tensor
 
-from chmnet.config import TransferConfig
+from chmnet.config import CONFIDENT, TransferConfig
 from chmnet.errors import InputError
 from chmnet.geometry import Size, grid_points, normalised_to_pixels, pixels_to_normalised
 from chmnet.nn.confidence import confidence_map
@@ -28,9 +28,6 @@ from chmnet.ops.correlation import exchange
 from chmnet.pictures import MAX_PIXELS, PictureLike, to_picture
 from chmnet.result_file import StoredResult, load_result, save_result
 from chmnet.warping import dense_strips, draw_warped, smooth_positions, spline_positions
-
-CONFIDENT = 0.5
-"""Matches above this count as confident: of a calibrated model they are more often right than wrong."""
 
 
 class Matches(NamedTuple):

@@ -352,6 +352,8 @@ def test_the_hough_prior_goes_with_any_backbone(tmp_path: Path) -> None:
     layers = load_model("hough-prior", "resnet18", path, {"backbone": {"layers": ["layer2", "layer3"]}})
     assert layers.backbone.channels == 384
     plain = load_model("hough-prior", "resnet18", path)
+    assert plain.config.transfer.calibration == ()  # made for other features
+    assert len(load_model("hough-prior").config.transfer.calibration) == 4
     assert plain.config.backbone.layers == ()  # not those of the model's own backbone
     torch.testing.assert_close(plain.head.state_dict(), load_model("hough-prior").head.state_dict())
     named = load_model("hough-prior", "efficientnet-lite0")

@@ -1,11 +1,12 @@
 """``chmnet calibrate``: let a model's confidence say how often its matches are right."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from chmnet.cli.outputs import check_outputs
+from chmnet.cli.outputs import check_outputs, write_json
 from chmnet.cli.progress import track
 from chmnet.config import parse_changes
 from chmnet.errors import InputError
@@ -32,6 +33,7 @@ def calibrate(
     plot: Annotated[
         Path | None, typer.Option(help="Draw how often matches are right over their confidence here (.png).")
     ] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here as JSON.")] = None,
     backbone_weights: Annotated[
         str, typer.Option(help="Backbone weights for a model without them: a file, or `published`.")
     ] = "",
@@ -48,7 +50,7 @@ def calibrate(
 
     `chmnet calibrate chmnet-lite --dataset pf-willow --root datasets --split test`
     """
-    check_outputs([Path(model)], [output, plot], overwrite)
+    check_outputs([Path(model)], [output, plot, json_file], overwrite)
     if plot is not None and plot.suffix.lower() != ".png":
         raise InputError(f"a plot must end in .png, got {plot.name!r}")
     for name in () if output is None else (model, str(output)):
@@ -69,6 +71,9 @@ def calibrate(
     if output is not None:
         save_calibrated(model, calibration, output, f"{dataset}, {split}: {len(pairs)} pairs", overwrite)
         typer.echo(f"the calibrated model is in {output}")
+    if json_file is not None:
+        figures = {"now": asdict(now), "calibrated_anew": asdict(new), "calibration": calibration}
+        write_json({"model": Path(model).name, "pairs": len(pairs), **figures}, json_file, overwrite)
     if plot is not None:
         _draw({Path(model).stem: now, "calibrated anew": new}, plot, overwrite)
 

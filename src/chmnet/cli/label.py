@@ -18,7 +18,7 @@ def label(
     name: Annotated[str, typer.Argument(help="pf-willow, pf-pascal, spair-71k, animal-pose or coco.")],
     root: Annotated[Path, typer.Option(help="Folder that holds PF-WILLOW, PF-PASCAL …")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Write the list of pairs here.")],
-    split: Annotated[str, typer.Option(help="train, val or test.")] = "train",
+    split: Annotated[str, typer.Option(help="train or val.")] = "train",
     model: Annotated[
         list[str] | None,
         typer.Option(help="Name or file of a model, and @SIDE to resize pictures to; may be given several times."),
@@ -47,6 +47,8 @@ def label(
     `chmnet data label pf-pascal --root datasets -o labels.json --model mine.safetensors --model chmnet-lite@320`
     """
     check_writable(output, overwrite)
+    if split == "test":
+        raise InputError("test pairs are not labelled: such lists are for training; use --split train")
     from chmnet.data import write_list
     from chmnet.labelling import LabellingConfig, label_pairs
 
@@ -67,8 +69,7 @@ def _pairs(name: str, root: Path, split: str, draw: int) -> "list[Pair]":
 
     splits = find_dataset(name, root, split).splits
     if name == "pf-pascal":
-        pairs = pf_pascal.load_unlabelled(root, split)
-        pairs = without_test_pairs(pairs, root) if split == "train" else pairs
+        pairs = without_test_pairs(pf_pascal.load_unlabelled(root, split), root)
     else:
         pairs = load_pairs(name, root, split)
     if not draw:

@@ -9,6 +9,7 @@ import typer
 
 from chmnet.cli.outputs import check_picture_name, save_picture, whole_outputs
 from chmnet.cli.points import Rows, check_inside, parse_points, read_points
+from chmnet.config import CONFIDENT
 from chmnet.errors import InputError
 
 if TYPE_CHECKING:
@@ -125,7 +126,6 @@ def _match_files(
 def _spread_out(matches: "Matches", count: int) -> "Matches":
     """A few of the sure matches: the surest, then always the one farthest from those already chosen."""
     from chmnet.geometry import spread_out
-    from chmnet.result import CONFIDENT
 
     sure = matches.source[: max(count, int((matches.confidence >= CONFIDENT).sum()))]
     chosen = spread_out(sure, count)

@@ -9,6 +9,7 @@ import typer
 
 from chmnet.cli.outputs import check_outputs, check_picture_name, save_picture, whole_outputs
 from chmnet.cli.progress import track
+from chmnet.config import CONFIDENT
 from chmnet.errors import InputError
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def propagate(
     ] = "",
     minimum_confidence: Annotated[
         float, typer.Option(help="Keypoints below it (0 … 1) are marked for review: v = 1.")
-    ] = 0.5,
+    ] = CONFIDENT,
     contact_sheet: Annotated[
         Path | None, typer.Option(help="Write a picture of the least certain results here.")
     ] = None,

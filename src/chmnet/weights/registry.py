@@ -53,7 +53,10 @@ def load_model(
             if backbone not in ("", known.config.backbone.name) or changes:
                 raise WeightsError(f"{model} was trained as it is; only {', '.join(_untrained())} take changes")
             return load_model_file(model_file(known), backbone_weights)
-        config = known.config.replace(backbone=_choose_backbone(known.config, backbone, backbone_weights))
+        chosen = _choose_backbone(known.config, backbone, backbone_weights)
+        config = known.config.replace(backbone=chosen)
+        if chosen != known.config.backbone:  # other features, other scores
+            config = config.replace(transfer={"calibration": ()})
         return _build(config.replace(**(changes or {})), backbone_weights, known.prior)
     if not (Path(model).suffix or Path(model).exists()):
         raise WeightsError(f"there is no model {str(model)!r}; use one of {', '.join(MODELS)}, or a file's path")
