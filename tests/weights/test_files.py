@@ -455,6 +455,18 @@ def test_the_default_model_is_the_one_that_is_described() -> None:
     assert model.config == expected.replace(backbone=backbone, transfer=transfer)
 
 
+def test_a_model_without_its_backbone_says_which() -> None:
+    with pytest.raises(WeightsError, match=r"comes without its backbone \(ResNet-50 of He et al.*name the file"):
+        load_model("chmnet-r50")
+
+
+@pytest.mark.slow
+def test_the_resnet_model_is_the_one_that_is_described(shared: Path) -> None:
+    model = load_model("chmnet-r50", backbone_weights=shared / "weights" / "resnet50_he_conv4.safetensors")
+    calibration = {"calibration": model.config.transfer.calibration}
+    assert model.config == MODELS["chmnet-r50"].config.replace(transfer=calibration)
+
+
 def test_a_trained_model_takes_no_changes() -> None:
     for changes in ({"backbone": "resnet50"}, {"changes": {"upsample": 1}}):
         with pytest.raises(WeightsError, match="chmnet-lite was trained as it is; only hough-prior"):

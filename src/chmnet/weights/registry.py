@@ -119,6 +119,17 @@ MODELS: dict[str, KnownModel] = {
         _PRIOR.replace(channel_reduction=2, transfer=TransferConfig(temperature=0.003)),
         file="chmnet-lite.safetensors",
     ),
+    "chmnet-r50": KnownModel(
+        "the paper's head trained for ResNet-50 features; needs the file of its backbone, He et al.'s weights",
+        ModelConfig(
+            backbone=BackboneConfig("resnet50", stride_on="conv1", frozen=True),
+            transfer=TransferConfig(temperature=0.003),
+            channel_reduction=8,
+            correlation_power=1.5,
+            mutual_filter=True,
+        ),
+        file="chmnet-r50.safetensors",
+    ),
     "hough-prior": KnownModel(
         "EfficientNet-Lite0 features, Gaussian Hough votes, nothing learned", _PRIOR, prior=HoughPrior()
     ),
