@@ -20,7 +20,7 @@ help:
 $(SETUP): pyproject.toml constraints.txt $(wildcard native/*)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,train]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,train,web]"
 	touch $@
 
 demo: $(SETUP)

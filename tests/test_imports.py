@@ -24,7 +24,8 @@ LAYERS: list[set[str]] = [
     {"evaluation"},
     {"training"},  # validates with the evaluation
     {"experiments"},
-    {"cli", "web"},
+    {"web"},
+    {"cli"},
     {"__main__"},
 ]
 # Beside the tower: what each of these may import, and from which part upwards it may be imported.
@@ -124,7 +125,7 @@ def test_imports_point_one_way() -> None:
         ("chmnet.metrics", "from chmnet.nn import CHMNet"),
         ("chmnet.viz.matches", "from chmnet.weights import load_model"),
         ("chmnet.viz.matches", "from chmnet.nn.chmnet import CHMNet"),
-        ("chmnet.cli.match", "from chmnet.web import page"),
+        ("chmnet.web.app", "from chmnet.cli import main"),
         ("chmnet.surprise", "import math"),
     ],
 )

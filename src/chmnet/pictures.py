@@ -1,6 +1,7 @@
 """Pictures in: any file or PIL image becomes an upright RGB picture, or one clear sentence why not."""
 
 import warnings
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -27,25 +28,42 @@ def open_picture(path: str | Path) -> Image.Image:
         raise InputError(f"{path} is a folder; name a picture file")
     if not path.is_file():
         raise InputError(f"there is no picture {path}")
+    return read_picture(path, str(path), MAX_PIXELS)
+
+
+def read_picture(
+    file: Path | BytesIO, name: str, max_pixels: int = MAX_PIXELS, formats: tuple[str, ...] | None = None
+) -> Image.Image:
+    """As :func:`open_picture`, from a path or a file in memory.
+
+    Args:
+        file: what to read.
+        name: what messages call it.
+        max_pixels: larger pictures are refused before they are decoded.
+        formats: Pillow's names of the formats to try; ``None``: all.
+
+    Raises:
+        InputError: no picture, broken or too large.
+    """
     try:
         with warnings.catch_warnings():
             # Pillow warns of large pictures; we have a limit of our own.
             warnings.simplefilter("ignore")
-            with Image.open(path) as image:
+            with Image.open(file, formats=formats) as image:
                 width, height = image.size
-                if width * height > MAX_PIXELS:
-                    raise InputError(f"{path} has {width}×{height} pixels, more than can be read; make it smaller")
+                if width * height > max_pixels:
+                    raise InputError(f"{name} has {width}×{height} pixels, more than can be read; make it smaller")
                 image.load()
                 return to_rgb(image)
     except InputError:
         raise
     except UnidentifiedImageError:
-        raise InputError(f"{path} is not a picture in a format that can be read") from None
+        raise InputError(f"{name} is not a picture in a format that can be read") from None
     except Image.DecompressionBombError:
-        raise InputError(f"{path} has more than {MAX_PIXELS // 10**6} million pixels; make it smaller") from None
+        raise InputError(f"{name} has more than {max_pixels // 10**6} million pixels; make it smaller") from None
     except Exception as error:  # decoders raise many kinds of errors on broken files
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InputError(f"{path} cannot be read as a picture: {reason}") from None
+        raise InputError(f"{name} cannot be read as a picture: {reason}") from None
 
 
 def to_rgb(image: Image.Image) -> Image.Image:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from chmnet import __version__
-from chmnet.cli import benchmark, convert, data, evaluate, info, match, models, train
+from chmnet.cli import benchmark, convert, data, evaluate, info, match, models, serve, train
 from chmnet.errors import ChmnetError
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app.command("match")(match.match)
 app.command("evaluate")(evaluate.evaluate)
 app.command("benchmark")(benchmark.benchmark)
 app.command("train")(train.train)
+app.command("serve")(serve.serve)
 app.command("models")(models.models)
 app.command("convert")(convert.convert)
 app.command("info")(info.info)

@@ -1,0 +1,271 @@
+"""The HTTP API: each path is a few lines that check, ask the service and shape the answer."""
+
+import io
+from typing import Annotated, Any
+
+import numpy as np
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import Path as InPath
+
+from chmnet import __version__
+from chmnet.matcher import Matches, MatchResult
+from chmnet.web import questions
+from chmnet.web.answers import ERRORS, WebError
+from chmnet.web.bodies import read_body, read_match_form
+from chmnet.web.container import pack_result
+from chmnet.web.decoder import FORMATS
+from chmnet.web.examples import example_pairs
+from chmnet.web.schemas import (
+    ExamplesAnswer,
+    MatchAnswer,
+    MatchRow,
+    ModelAnswer,
+    PictureAnswer,
+    StatusAnswer,
+)
+from chmnet.web.service import Pair, Service
+from chmnet.web.sessions import Session, StoredPicture
+from chmnet.web.shelf import DEFAULT_MODEL, Offer
+
+COOKIE = "chmnet-session"
+
+router = APIRouter(prefix="/api", responses=ERRORS)
+
+PictureId = Annotated[str, InPath(pattern="^[0-9a-f]{32}$", description="As POST /api/pictures gave it.")]
+ModelName = Annotated[str, Query(alias="model", max_length=200, description="A name from GET /api/models.")]
+
+
+def get_service(request: Request) -> Service:
+    """The server's state."""
+    service = request.app.state.service
+    assert isinstance(service, Service)
+    return service
+
+
+def get_session(request: Request, response: Response) -> Session:
+    """The session of the request's cookie, or a new one, whose cookie goes with the answer."""
+    service = get_service(request)
+    session = service.sessions.open(request.cookies.get(COOKIE, ""))
+    if request.cookies.get(COOKIE) != session.token:
+        response.set_cookie(COOKIE, session.token, httponly=True, samesite="strict", path="/")
+    return session
+
+
+TheService = Annotated[Service, Depends(get_service)]
+TheSession = Annotated[Session, Depends(get_session)]
+
+
+def get_pair(
+    source: PictureId,
+    target: PictureId,
+    service: TheService,
+    session: TheSession,
+    model: ModelName = DEFAULT_MODEL,
+) -> Pair:
+    """The two pictures of a path, and the model."""
+    service.shelf.check(model)
+    return Pair(service.find_picture(session, source), service.find_picture(session, target), model)
+
+
+ThePair = Annotated[Pair, Depends(get_pair)]
+
+
+# ---------------------------------------------------------------- what there is
+
+
+@router.get("/status", summary="Version, limits, and how busy the server is")
+def status(service: TheService) -> StatusAnswer:
+    """Cheap; answers also when the server is busy."""
+    limits = service.settings.limits
+    return StatusAnswer(
+        version=__version__,
+        waiting=service.queue.waiting,
+        queue=limits.queue,
+        upload_bytes=limits.upload_bytes,
+        pixels=limits.pixels,
+        session_seconds=limits.session_seconds,
+        types=list(FORMATS.values()),
+    )
+
+
+@router.get("/models", summary="Models to choose from")
+def models(service: TheService) -> list[ModelAnswer]:
+    """The default one comes with chmnet; files come from `chmnet serve --model`."""
+    return [_model(name, offer) for name, offer in service.shelf.offers.items()]
+
+
+def _model(name: str, offer: Offer) -> ModelAnswer:
+    config = offer.config
+    votes = config is not None and config.matching == "hough"
+    return ModelAnswer(
+        name=name,
+        title=offer.title,
+        description=offer.description,
+        default=name == DEFAULT_MODEL,
+        dimensions=None if config is None else config.dimensions,
+        kernel=config.first_sharing if config is not None and votes else None,
+        scales=None if config is None else votes and config.dimensions == "6d-4d",
+    )
+
+
+@router.get("/examples", summary="Example pictures")
+def examples(service: TheService) -> ExamplesAnswer:
+    """Empty where chmnet is installed without its repository."""
+    pictures = [
+        _picture(example.picture, example.title, f"/api/examples/{key}")
+        for key, example in service.examples.items()
+    ]
+    return ExamplesAnswer(pictures=pictures, pairs=example_pairs(service.examples))
+
+
+@router.get("/examples/{picture}", summary="An example's file", response_class=Response)
+def example_file(picture: PictureId, service: TheService) -> Response:
+    """As it lies in the folder of examples."""
+    if picture not in service.examples:
+        raise WebError(404, "there is no such example", "GET /api/examples lists them")
+    stored = service.examples[picture].picture
+    return Response(stored.data, media_type=stored.media_type, headers={"Cache-Control": "private, max-age=3600"})
+
+
+# ---------------------------------------------------------------- pictures of a session
+
+_PICTURE_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {kind: {"schema": {"type": "string", "format": "binary"}} for kind in FORMATS.values()},
+    }
+}
+
+
+@router.post("/pictures", status_code=201, summary="Load a picture", openapi_extra=_PICTURE_BODY)
+async def add_picture(request: Request, service: TheService, session: TheSession) -> PictureAnswer:
+    """The body is the file itself; its type is told from its content."""
+    data = await read_body(request, service.settings.limits.upload_bytes)
+    return _picture(await service.add_picture(session, data, request))
+
+
+@router.delete("/session", status_code=204, summary="Forget all pictures of this session")
+def forget(request: Request, service: TheService) -> None:
+    """Everything that was loaded or computed is dropped at once."""
+    service.sessions.end(request.cookies.get(COOKIE, ""))
+
+
+def _picture(picture: StoredPicture, title: str | None = None, url: str | None = None) -> PictureAnswer:
+    height, width = picture.size
+    return PictureAnswer(id=picture.id, width=width, height=height, title=title, url=url)
+
+
+# ---------------------------------------------------------------- pairs
+
+_BINARY: dict[int | str, dict[str, Any]] = {200: {"content": {"application/octet-stream": {}}}}
+_PNG: dict[int | str, dict[str, Any]] = {200: {"content": {"image/png": {}}}}
+
+
+@router.get(
+    "/pairs/{source}/{target}", summary="A pair as the page needs it", response_class=Response, responses=_BINARY
+)
+async def pair(pair: ThePair, request: Request, service: TheService, session: TheSession) -> Response:
+    """Positions, confidences and correlation in one binary answer; `docs/serve.md` describes it."""
+    found = await service.match(pair, request)
+    milliseconds = None if found.seconds is None else round(1000 * found.seconds, 3)
+    packed = pack_result(found.result, model=pair.model, milliseconds=milliseconds)
+    return _file(packed, "application/octet-stream", request, session)
+
+
+@router.get("/pairs/{source}/{target}/matches", summary="The most trustworthy matches")
+async def matches(
+    pair: ThePair, request: Request, service: TheService, top: Annotated[int, Query(ge=1, le=5000)] = 300
+) -> MatchAnswer:
+    """The best first; with the winning scales, for models that vote over scales."""
+    found = await service.match(pair, request)
+    return _answer(pair.model, found.result, found.result.matches(top), found.seconds)
+
+
+@router.get("/pairs/{source}/{target}/flow.npz", summary="Dense flow", response_class=Response, responses=_BINARY)
+async def flow(pair: ThePair, request: Request, service: TheService, session: TheSession) -> Response:
+    """`flow` (float32, height × width × 2): displacement (x, y) in pixels of every point of the source."""
+    arrays = await service.ask(pair, questions.flow, request)
+    file = io.BytesIO()
+    np.savez_compressed(file, allow_pickle=False, **arrays)
+    return _file(file.getvalue(), "application/octet-stream", request, session)
+
+
+@router.get(
+    "/pairs/{source}/{target}/warp.png",
+    summary="Source in the frame of the target",
+    response_class=Response,
+    responses=_PNG,
+)
+async def warp(
+    pair: ThePair,
+    request: Request,
+    service: TheService,
+    session: TheSession,
+    side: Annotated[int, Query(ge=16, le=2048, description="Largest side of the picture.")] = 1024,
+) -> Response:
+    """The source picture drawn so that it lies over the target."""
+
+    def draw(result: MatchResult) -> bytes:
+        picture = questions.warp(result, service.view(pair.source, side), side)
+        file = io.BytesIO()
+        picture.save(file, format="PNG")
+        return file.getvalue()
+
+    return _file(await service.ask(pair, draw, request), "image/png", request, session)
+
+
+_MATCH_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["source", "target"],
+                    "properties": {
+                        "source": {"type": "string", "format": "binary"},
+                        "target": {"type": "string", "format": "binary"},
+                        "model": {"type": "string"},
+                        "points": {"type": "string", "description": "JSON: [[x, y], …] in pixels of the source"},
+                        "top": {"type": "integer", "minimum": 1, "maximum": 5000, "default": 300},
+                    },
+                }
+            }
+        },
+    }
+}
+
+
+@router.post("/match", summary="Match two picture files", openapi_extra=_MATCH_BODY)
+async def match(request: Request, service: TheService) -> MatchAnswer:
+    """For scripts: two files in, matches out, nothing kept. Without points: the most trustworthy matches."""
+    form = await read_match_form(request, service.settings.limits, DEFAULT_MODEL)
+    service.shelf.check(form.model)
+    owner = f"request-{id(request)}"
+    try:
+        source = await service.read_picture(form.source, owner, request)
+        target = await service.read_picture(form.target, owner, request)
+        found = await service.match(Pair(source, target, form.model), request)
+    finally:
+        service.forget(owner)
+    rows = found.result.matches(form.top) if form.points is None else found.result.transfer(form.points)
+    return _answer(form.model, found.result, rows, found.seconds)
+
+
+def _answer(model: str, result: MatchResult, found: Matches, seconds: float | None) -> MatchAnswer:
+    rows = zip(found.source.tolist(), found.target.tolist(), found.confidence.tolist(), strict=True)
+    return MatchAnswer(
+        model=model,
+        source_size=result.source_size,
+        target_size=result.target_size,
+        milliseconds=None if seconds is None else round(1000 * seconds, 3),
+        matches=[MatchRow(source=a, target=b, confidence=c, scales=None) for a, b, c in rows],
+    )
+
+
+def _file(content: bytes, media_type: str, request: Request, session: Session) -> Response:
+    """A binary answer; it carries the cookie of a new session itself."""
+    answer = Response(content, media_type=media_type)
+    if request.cookies.get(COOKIE) != session.token:
+        answer.set_cookie(COOKIE, session.token, httponly=True, samesite="strict", path="/")
+    return answer

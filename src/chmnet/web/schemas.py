@@ -1,0 +1,63 @@
+"""The JSON of the HTTP API."""
+
+from pydantic import BaseModel, Field
+
+
+class StatusAnswer(BaseModel):
+    """Whether the server runs, and how busy it is."""
+
+    version: str
+    waiting: int = Field(description="Requests that wait for the network now.")
+    queue: int = Field(description="How many may wait; beyond it requests are answered with 503.")
+    upload_bytes: int
+    pixels: int
+    session_seconds: float
+    types: list[str] = Field(description="Accepted picture types.")
+
+
+class ModelAnswer(BaseModel):
+    """One model of the menu."""
+
+    name: str
+    title: str
+    description: str
+    default: bool
+    dimensions: str | None = Field(description="`4d-4d` or `6d-4d`; null for a file that is not loaded yet.")
+    kernel: str | None = Field(description="Kernel type of the votes: psi, iso or full; null without votes.")
+    scales: bool | None = Field(description="Whether the first vote runs over scales.")
+
+
+class PictureAnswer(BaseModel):
+    """A picture that the server knows."""
+
+    id: str = Field(description="Names the picture in further requests of this session.")
+    width: int
+    height: int
+    title: str | None = None
+    url: str | None = Field(None, description="Where an example's file is.")
+
+
+class ExamplesAnswer(BaseModel):
+    """Pictures to try, and which go together."""
+
+    pictures: list[PictureAnswer]
+    pairs: list[tuple[str, str]]
+
+
+class MatchRow(BaseModel):
+    """A point of the source, where it lies in the target, and how far that can be trusted (0 … 1)."""
+
+    source: tuple[float, float]
+    target: tuple[float, float]
+    confidence: float
+    scales: tuple[float, float] | None = Field(None, description="Winning scales of source and target.")
+
+
+class MatchAnswer(BaseModel):
+    """What matching two pictures found. Points are (x, y) in pixels, sizes are (height, width)."""
+
+    model: str
+    source_size: tuple[int, int]
+    target_size: tuple[int, int]
+    milliseconds: float | None = Field(description="What the network took; null: the result was known.")
+    matches: list[MatchRow]

@@ -1,0 +1,148 @@
+// The tabs below the pictures: warp, all matches, winning scales, the kernel.
+import { attempt } from "./notice.js";
+
+export class WarpPanel {
+  constructor(view) {
+    this.view = view;
+    this.canvas = document.getElementById("warp-canvas");
+    this.slider = document.getElementById("warp-slider");
+    this.slider.addEventListener("input", () => this.paint());
+    new ResizeObserver(() => this.paint()).observe(this.canvas);
+  }
+
+  async open() {
+    const { view } = this;
+    if (!view.pair || this.shown === view.pair) return;
+    const wanted = view.pair;
+    const answer = await view.question("warp.png");
+    this.warped = await createImageBitmap(await answer.blob());
+    this.shown = wanted;
+    this.paint();
+  }
+
+  paint() {
+    const { source, target } = this.view.pictures;
+    const { canvas } = this;
+    if (!source || !target || !canvas.clientWidth || this.shown !== this.view.pair) return;
+    const ratio = window.devicePixelRatio || 1;
+    canvas.width = Math.round(canvas.clientWidth * ratio);
+    canvas.height = Math.round(canvas.clientHeight * ratio);
+    const pen = canvas.getContext("2d");
+    pen.fillStyle = "#fff";
+    pen.fillRect(0, 0, canvas.width, canvas.height);
+    const place = Number(this.slider.value);
+    const layers = place <= 1 ? [[source, 1 - place], [{ bitmap: this.warped, ...size(target) }, place]]
+      : [[{ bitmap: this.warped, ...size(target) }, 2 - place], [target, place - 1]];
+    for (const [picture, share] of layers) {
+      const scale = Math.min(canvas.width / picture.width, canvas.height / picture.height);
+      const width = picture.width * scale, height = picture.height * scale;
+      pen.globalAlpha = share === 1 ? 1 : Math.min(1, share);
+      pen.drawImage(picture.bitmap, (canvas.width - width) / 2, (canvas.height - height) / 2, width, height);
+    }
+    pen.globalAlpha = 1;
+  }
+}
+
+const size = ({ width, height }) => ({ width, height });
+
+export class MatchesPanel {
+  constructor(view) {
+    this.view = view;
+    this.slider = document.getElementById("threshold");
+    this.slider.addEventListener("input", () => this.update());
+  }
+
+  /** The matches to draw now, the surest first. */
+  chosen() {
+    if (!this.view.pair) return [];
+    if (this.known !== this.view.pair) { this.known = this.view.pair; this.matches = this.view.pair.matches(300); }
+    const threshold = Number(this.slider.value);
+    return this.matches.filter((match) => match.confidence >= threshold);
+  }
+
+  update() {
+    document.getElementById("threshold-value").textContent = Number(this.slider.value).toFixed(2);
+    document.getElementById("match-count").textContent = `${this.chosen().length} of ${Math.min(300, this.matches?.length ?? 0)}`;
+    this.view.paint();
+  }
+
+  draw(pen, stage, side) {
+    const { width, height } = this.view.pictures.source;
+    const radius = Math.max(2.5, Math.min(6, stage.canvas.clientWidth / 110));
+    for (const match of this.chosen()) {
+      const [x, y] = stage.toCanvas(...match[side]);
+      const hue = 360 * match.source[0] / width, light = 35 + 35 * match.source[1] / height;
+      dot(pen, x, y, radius, `hsl(${hue} 85% ${light}%)`);
+    }
+  }
+}
+
+export function dot(pen, x, y, radius, style) {
+  pen.beginPath();
+  pen.arc(x, y, radius, 0, 2 * Math.PI);
+  pen.fillStyle = style;
+  pen.fill();
+  pen.lineWidth = 1;
+  pen.strokeStyle = "rgb(255 255 255 / 80%)";
+  pen.stroke();
+}
+
+function words(box, text) {
+  const paragraph = document.createElement("p");
+  paragraph.className = "hint";
+  paragraph.textContent = text;
+  box.replaceChildren(paragraph);
+}
+
+export class ScalesPanel {
+  constructor(view, getModel) { Object.assign(this, { view, getModel, box: document.getElementById("scales") }); }
+
+  async open() {
+    const model = this.getModel();
+    this.rows = [];
+    if (!model.scales) {
+      words(this.box, `${model.title} votes over positions only, so there are no scales to win. Choose a model that votes over scales (6D).`);
+      return;
+    }
+    words(this.box, "Asking the server …");
+    const answer = await (await this.view.question("matches?top=300")).json();
+    this.rows = answer.matches.filter((match) => match.scales);
+    if (!this.rows.length) words(this.box, "The server gave no scales for this pair.");
+    else this.describe();
+    this.view.paint();
+  }
+
+  describe() {
+    words(this.box, "Each dot is one of the 300 surest matches: the larger the dot, the larger the scale at which it won. A match that wins at different scales on the two sides joins things of different size.");
+  }
+
+  draw(pen, stage, side) {
+    const which = side === "source" ? 0 : 1;
+    for (const match of this.rows ?? []) {
+      const [x, y] = stage.toCanvas(...match[side]), scale = match.scales[which];
+      dot(pen, x, y, 3.2 * scale * scale, scale < 0.9 ? "#0072B2" : scale > 1.1 ? "#D55E00" : "#7b8794");
+    }
+  }
+}
+
+export class KernelPanel {
+  constructor(getModel) { Object.assign(this, { getModel, box: document.getElementById("kernel") }); }
+
+  async open() {
+    const model = this.getModel();
+    if (!model.kernel && model.dimensions) {
+      words(this.box, `${model.title} has no votes, so it has no kernel. Choose another model.`);
+      return;
+    }
+    if (this.shown === model.name) return;
+    const image = new Image();
+    image.alt = `The kernel of ${model.title}: how strongly a match supports its neighbours`;
+    image.src = `/api/models/${encodeURIComponent(model.name)}/kernel.png`;
+    await attempt(async () => {
+      await image.decode().catch(() => { throw new Error("The kernel cannot be drawn now. Try again later."); });
+      words(this.box, "What the network learned: how strongly a match supports another one, by how far the two are apart in both pictures.");
+      this.box.prepend(image);
+      this.shown = model.name;
+    });
+  }
+}
