@@ -11,8 +11,9 @@ from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
 
 from chmnet import __version__
+from chmnet.web import job_routes, routes
 from chmnet.web.answers import add_error_handlers
-from chmnet.web.routes import router
+from chmnet.web.jobs import Jobs
 from chmnet.web.security import Guard
 from chmnet.web.service import Service
 from chmnet.web.settings import Settings
@@ -36,6 +37,8 @@ def create_app(settings: Settings = Settings()) -> FastAPI:  # noqa: B008 (froze
         settings: limits, examples and models.
     """
     service = Service(settings)
+    jobs = Jobs(service)
+    service.on_forget(jobs.drop)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -43,6 +46,7 @@ def create_app(settings: Settings = Settings()) -> FastAPI:  # noqa: B008 (froze
         sweeping = asyncio.create_task(_sweep(service))
         yield
         sweeping.cancel()
+        jobs.close()
         service.close()
 
     app = FastAPI(
@@ -55,8 +59,10 @@ def create_app(settings: Settings = Settings()) -> FastAPI:  # noqa: B008 (froze
         openapi_url="/api/openapi.json",
     )
     app.state.service = service
+    app.state.jobs = jobs
     add_error_handlers(app)
-    app.include_router(router)
+    app.include_router(routes.router)
+    app.include_router(job_routes.router)
     app.add_middleware(Guard, settings=settings)
 
     @app.get("/", include_in_schema=False)

@@ -1,6 +1,10 @@
 """The JSON of the HTTP API."""
 
-from pydantic import BaseModel, Field
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field, FiniteFloat
+
+from chmnet.web.shelf import DEFAULT_MODEL
 
 
 class StatusAnswer(BaseModel):
@@ -61,3 +65,31 @@ class MatchAnswer(BaseModel):
     target_size: tuple[int, int]
     milliseconds: float | None = Field(description="What the network took; null: the result was known.")
     matches: list[MatchRow]
+
+
+class PropagationRequest(BaseModel):
+    """Points of one picture, and the pictures to find them in."""
+
+    source: str = Field(pattern="^[0-9a-f]{32}$", description="The labelled picture.")
+    points: list[tuple[FiniteFloat, FiniteFloat]] = Field(min_length=1, max_length=500)
+    targets: list[Annotated[str, Field(pattern="^[0-9a-f]{32}$")]] = Field(min_length=1, max_length=500)
+    model: str = Field(DEFAULT_MODEL, max_length=200)
+
+
+class PropagatedPicture(BaseModel):
+    """Where the points lie in one of the pictures."""
+
+    picture: str
+    points: list[tuple[float, float]]
+    confidences: list[float]
+
+
+class PropagationAnswer(BaseModel):
+    """How far a propagation is."""
+
+    id: str
+    state: Literal["running", "done", "cancelled", "failed"]
+    error: str | None
+    done: int
+    total: int
+    pictures: list[PropagatedPicture]

@@ -55,6 +55,7 @@ class Service:
     def __init__(self, settings: Settings) -> None:
         limits = settings.limits
         self.settings = settings
+        self._to_tell: list[Callable[[str], None]] = []
         self.shelf = ModelShelf(offers(settings.models), limits.loaded_models)
         self.queue = WorkQueue("matching", limits.queue)
         self.decoding = WorkQueue("decoding", limits.queue)
@@ -68,6 +69,12 @@ class Service:
         """Drop all that was computed for one owner."""
         self.features.drop(token)
         self.results.drop(token)
+        for tell in self._to_tell:
+            tell(token)
+
+    def on_forget(self, tell: Callable[[str], None]) -> None:
+        """Have a function told whenever an owner's things are dropped."""
+        self._to_tell.append(tell)
 
     def start(self) -> None:
         """Make the first request as fast as the others: start the decoder, load the default model."""

@@ -1,4 +1,5 @@
 // Points and pictures as files.
+import { cocoOf } from "./coco.js";
 
 export function download(content, name, type) {
   const link = document.createElement("a");
@@ -20,29 +21,11 @@ export function toCsv(points) {
 
 /** Both pictures with their keypoints, one annotation each, in COCO's keypoint format. */
 export function toCoco(source, target, points, model) {
-  const names = points.map((_, index) => `point ${index + 1}`);
-  const image = (picture, id) => ({ id, file_name: picture.name, width: picture.width, height: picture.height });
-  const annotation = (side, id, picture) => ({
-    id, image_id: id, category_id: 1, num_keypoints: points.length, iscrowd: 0,
-    keypoints: points.flatMap((point) => [round(point[side].x), round(point[side].y), 2]),
-    ...box(points.map((point) => point[side]), picture),
-    ...(side === "target" ? { confidences: points.map((point) => round(point.confidence)), corrected: points.map((point) => Boolean(point.corrected)) } : {}),
-  });
-  return JSON.stringify({
-    info: { description: `points matched with chmnet, model ${model}` },
-    images: [image(source, 1), image(target, 2)],
-    categories: [{ id: 1, name: "object", keypoints: names, skeleton: [] }],
-    annotations: [annotation("source", 1, source), annotation("target", 2, target)],
-  }, null, 1) + "\n";
-}
-
-/** The smallest box around the points, within the picture. */
-function box(points, picture) {
-  if (!points.length) return { bbox: [0, 0, picture.width, picture.height], area: picture.width * picture.height };
-  const xs = points.map((point) => point.x), ys = points.map((point) => point.y);
-  const left = Math.min(...xs), top = Math.min(...ys);
-  const width = Math.max(1, Math.max(...xs) - left), height = Math.max(1, Math.max(...ys) - top);
-  return { bbox: [left, top, width, height].map(round), area: round(width * height) };
+  const items = [
+    { picture: source, points: points.map((point) => ({ ...point.source, confidence: 1, corrected: false })) },
+    { picture: target, points: points.map((point) => ({ ...point.target, confidence: point.confidence, corrected: point.corrected })) },
+  ];
+  return cocoOf(items, points.map((_, index) => `point ${index + 1}`), `points matched with chmnet, model ${model}`);
 }
 
 /** Both stages side by side, as they are seen. */

@@ -1,4 +1,5 @@
 // Puts the page together.
+import { AnnotateView } from "./annotate.js";
 import { ask, getJson } from "./api.js";
 import { download, toCoco, toCsv, toPng } from "./exports.js";
 import { attempt, hideNotice, tell } from "./notice.js";
@@ -19,6 +20,7 @@ const view = new PairView({
   onPair: () => { showStatus(); openTab(); },
   drawExtra: (pen, stage, side) => {
     if (!view.pair) return;
+    if (tab === "tab-warp") warp.draw(pen, stage, side);
     if (tab === "tab-matches") matches.draw(pen, stage, side);
     if (tab === "tab-scales") scales.draw(pen, stage, side);
   },
@@ -35,6 +37,8 @@ function openTab() {
   view.paint();
 }
 
+const annotate = new AnnotateView(() => find("model").value);
+makeTabs(document.querySelector(".views"), () => { view.paint(); annotate.stage.paint(); });
 makeTabs(document.querySelector(".tabs"), (id) => { tab = id; openTab(); });
 
 function showStatus() {
@@ -66,6 +70,7 @@ find("model").addEventListener("change", () => attempt(() => view.match()));
 find("forget").addEventListener("click", () => attempt(async () => {
   await ask("/api/session", { method: "DELETE" });
   view.forget();
+  annotate.forget();
   tell("Your pictures are gone from the server's memory.");
 }));
 
@@ -110,5 +115,5 @@ async function begin() {
 }
 
 // For tests in a browser, and for the curious.
-window.chmnet = { view };
+window.chmnet = { view, annotate };
 attempt(begin);

@@ -1,13 +1,12 @@
 // The tabs below the pictures: warp, all matches, winning scales, the kernel.
 import { attempt } from "./notice.js";
+import { fit } from "./stage.js";
 
 export class WarpPanel {
   constructor(view) {
     this.view = view;
-    this.canvas = document.getElementById("warp-canvas");
     this.slider = document.getElementById("warp-slider");
-    this.slider.addEventListener("input", () => this.paint());
-    new ResizeObserver(() => this.paint()).observe(this.canvas);
+    this.slider.addEventListener("input", () => view.target.paint());
   }
 
   async open() {
@@ -17,33 +16,28 @@ export class WarpPanel {
     const answer = await view.question("warp.png");
     this.warped = await createImageBitmap(await answer.blob());
     this.shown = wanted;
-    this.paint();
+    view.paint();
   }
 
-  paint() {
+  /** Over the target: from the source (0) over the warped source (1) to the target (2). */
+  draw(pen, stage, side) {
     const { source, target } = this.view.pictures;
-    const { canvas } = this;
-    if (!source || !target || !canvas.clientWidth || this.shown !== this.view.pair) return;
-    const ratio = window.devicePixelRatio || 1;
-    canvas.width = Math.round(canvas.clientWidth * ratio);
-    canvas.height = Math.round(canvas.clientHeight * ratio);
-    const pen = canvas.getContext("2d");
-    pen.fillStyle = "#fff";
-    pen.fillRect(0, 0, canvas.width, canvas.height);
+    if (side !== "target" || this.shown !== this.view.pair) return;
     const place = Number(this.slider.value);
-    const layers = place <= 1 ? [[source, 1 - place], [{ bitmap: this.warped, ...size(target) }, place]]
-      : [[{ bitmap: this.warped, ...size(target) }, 2 - place], [target, place - 1]];
+    const warped = { bitmap: this.warped, width: target.width, height: target.height };
+    const layers = place <= 1 ? [[source, 1], [warped, place]] : [[warped, 1], [target, place - 1]];
+    const { clientWidth, clientHeight } = stage.canvas;
+    pen.fillStyle = "#fff";
+    pen.fillRect(0, 0, clientWidth, clientHeight);
     for (const [picture, share] of layers) {
-      const scale = Math.min(canvas.width / picture.width, canvas.height / picture.height);
-      const width = picture.width * scale, height = picture.height * scale;
-      pen.globalAlpha = share === 1 ? 1 : Math.min(1, share);
-      pen.drawImage(picture.bitmap, (canvas.width - width) / 2, (canvas.height - height) / 2, width, height);
+      const [left, top, scale] = fit(picture, clientWidth, clientHeight);
+      pen.globalAlpha = share;
+      if (picture !== source && share > 0 && place <= 1) { pen.fillStyle = "#fff"; pen.fillRect(0, 0, clientWidth, clientHeight); }
+      pen.drawImage(picture.bitmap, left, top, picture.width * scale, picture.height * scale);
     }
     pen.globalAlpha = 1;
   }
 }
-
-const size = ({ width, height }) => ({ width, height });
 
 export class MatchesPanel {
   constructor(view) {

@@ -42,11 +42,7 @@ export class Stage {
   }
 
   layout(width, height) {
-    const margin = 10;
-    const { width: w, height: h } = this.picture;
-    this.scale = Math.min((width - 2 * margin) / w, (height - 2 * margin) / h);
-    this.left = (width - w * this.scale) / 2;
-    this.top = (height - h * this.scale) / 2;
+    [this.left, this.top, this.scale] = fit(this.picture, width, height);
   }
 
   /** From pixels of the picture to the canvas. */
@@ -72,6 +68,12 @@ export class Stage {
     });
     return best;
   }
+}
+
+/** Left, top and scale of a picture shown whole in the middle of a canvas. */
+export function fit(picture, width, height, margin = 10) {
+  const scale = Math.min((width - 2 * margin) / picture.width, (height - 2 * margin) / picture.height);
+  return [(width - picture.width * scale) / 2, (height - picture.height * scale) / 2, scale];
 }
 
 export function drawPin(pen, x, y, number, { faint = false, chosen = false } = {}) {
