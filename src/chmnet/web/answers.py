@@ -10,31 +10,9 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from chmnet.errors import ChmnetError
+from chmnet.web.errors import WebError
 
 logger = logging.getLogger(__name__)
-
-
-class WebError(ChmnetError):
-    """A request that cannot be answered.
-
-    Args:
-        status: of HTTP.
-        error: what happened, one sentence.
-        what_to_do: what the person can do about it.
-        retry_after: seconds after which to try again.
-    """
-
-    def __init__(self, status: int, error: str, what_to_do: str, retry_after: int | None = None) -> None:
-        super().__init__(error)
-        self.status = status
-        self.error = error
-        self.what_to_do = what_to_do
-        self.retry_after = retry_after
-
-    def answer(self) -> JSONResponse:
-        """The error as a response."""
-        headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
-        return JSONResponse({"error": self.error, "what_to_do": self.what_to_do}, self.status, headers)
 
 
 class ErrorAnswer(BaseModel):
@@ -42,6 +20,12 @@ class ErrorAnswer(BaseModel):
 
     error: str
     what_to_do: str
+
+
+def answer(error: WebError) -> JSONResponse:
+    """An error as a response."""
+    headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
+    return JSONResponse({"error": error.error, "what_to_do": error.what_to_do}, error.status, headers)
 
 
 ERRORS: dict[int | str, dict[str, Any]] = {
@@ -68,30 +52,23 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(WebError)
     async def web_error(request: Request, error: WebError) -> JSONResponse:
         logger.info("%s %s: %s %s", request.method, request.url.path, error.status, error.error)
-        return error.answer()
+        return answer(error)
 
     @app.exception_handler(ChmnetError)
     async def chmnet_error(request: Request, error: ChmnetError) -> JSONResponse:
         logger.info("%s %s: 422 %s", request.method, request.url.path, error)
-        return WebError(422, str(error), "change the request and send it again").answer()
+        return answer(WebError(422, str(error), "change the request and send it again"))
 
     @app.exception_handler(RequestValidationError)
     async def validation(request: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         logger.info("%s %s: 422 %s: %s", request.method, request.url.path, where, first["msg"])
-        return WebError(422, f"{where}: {first['msg']}", "change the request and send it again").answer()
+        return answer(WebError(422, f"{where}: {first['msg']}", "change the request and send it again"))
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> JSONResponse:
         advice = _ADVICE.get(error.status_code, "change the request and send it again")
-        answer = WebError(error.status_code, f"{error.detail}: {request.url.path}", advice).answer()
-        answer.headers.update(error.headers or {})
-        return answer
-
-    @app.exception_handler(Exception)
-    async def unexpected(request: Request, error: Exception) -> JSONResponse:
-        logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
-        return WebError(
-            500, "something went wrong inside the server", "look into its log, then try again"
-        ).answer()
+        told = answer(WebError(error.status_code, f"{error.detail}: {request.url.path}", advice))
+        told.headers.update(error.headers or {})
+        return told

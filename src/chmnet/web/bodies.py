@@ -8,7 +8,7 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
-from chmnet.web.answers import WebError
+from chmnet.web.errors import WebError
 from chmnet.web.settings import Limits
 
 

@@ -15,14 +15,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from PIL import Image
 
 from chmnet.errors import InputError
 from chmnet.geometry import Size
 from chmnet.pictures import read_picture
-from chmnet.web.answers import WebError
+from chmnet.web.errors import WebError
 
 logger = logging.getLogger(__name__)
 
@@ -191,7 +191,7 @@ def media_type(data: bytes) -> str | None:
     return FORMATS["WEBP"] if data[:4] == b"RIFF" and data[8:12] == b"WEBP" else None
 
 
-def answer_all(requests: IO[bytes], answers: IO[bytes]) -> None:
+def answer_all(requests: io.BufferedIOBase, answers: io.BufferedIOBase) -> None:
     """Answer requests until there are no more."""
     for order in iter(requests.readline, b""):
         for piece in _answer(json.loads(order), requests):
@@ -199,7 +199,7 @@ def answer_all(requests: IO[bytes], answers: IO[bytes]) -> None:
         answers.flush()
 
 
-def _answer(order: dict[str, Any], requests: IO[bytes]) -> Iterator[bytes]:
+def _answer(order: dict[str, Any], requests: io.BufferedIOBase) -> Iterator[bytes]:
     data = requests.read(order["length"])
     size = None if order["size"] is None else (order["size"][0], order["size"][1])
     try:
@@ -226,4 +226,5 @@ if __name__ == "__main__":
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
     _limit_memory()
-    answer_all(sys.stdin.buffer, sys.stdout.buffer)
+    with open(0, "rb") as orders, open(1, "wb") as answers:
+        answer_all(orders, answers)

@@ -5,7 +5,8 @@ from typing import Annotated
 from fastapi import APIRouter, Request
 from fastapi import Path as InPath
 
-from chmnet.web.answers import ERRORS, ErrorAnswer, WebError
+from chmnet.web.answers import ERRORS, ErrorAnswer
+from chmnet.web.errors import WebError
 from chmnet.web.jobs import Job, Jobs
 from chmnet.web.routes import TheService, TheSession
 from chmnet.web.schemas import PropagatedPicture, PropagationAnswer, PropagationRequest

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from chmnet.matcher import Matches
-from chmnet.web.answers import WebError
+from chmnet.web.errors import WebError
 from chmnet.web.service import Pair, Service
 
 logger = logging.getLogger(__name__)

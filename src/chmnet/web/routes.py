@@ -10,10 +10,11 @@ from fastapi import Path as InPath
 from chmnet import __version__
 from chmnet.matcher import Matches, MatchResult
 from chmnet.web import questions
-from chmnet.web.answers import ERRORS, WebError
+from chmnet.web.answers import ERRORS
 from chmnet.web.bodies import read_body, read_match_form
 from chmnet.web.container import pack_result
 from chmnet.web.decoder import FORMATS
+from chmnet.web.errors import WebError
 from chmnet.web.examples import example_pairs
 from chmnet.web.schemas import (
     ExamplesAnswer,

@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from chmnet.web.answers import WebError
+from chmnet.web.answers import answer
+from chmnet.web.errors import WebError
 from chmnet.web.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -81,8 +82,14 @@ def check_origin(headers: Headers, path: str) -> None:
         raise WebError(403, "requests from other sites are refused", "use the page that this server offers")
 
 
+UNEXPECTED = WebError(500, "something went wrong inside the server", "look into its log, then try again")
+
+
 class Guard:
-    """Checks host, origin and size of every request, and puts the security headers on every answer."""
+    """Checks host, origin and size of every request, and puts the security headers on every answer.
+
+    What nobody expected becomes an answer here too: the log gets the traceback, the person a sentence.
+    """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self.app = app
@@ -94,8 +101,12 @@ class Guard:
             await self.app(scope, receive, send)
             return
 
+        started = False
+
         async def send_guarded(message: Message) -> None:
+            nonlocal started
             if message["type"] == "http.response.start":
+                started = True
                 headers = MutableHeaders(scope=message)
                 headers.update(HEADERS)
                 if "cache-control" not in headers:
@@ -104,11 +115,15 @@ class Guard:
 
         try:
             self._check(scope)
+            await self.app(scope, receive, send_guarded)
         except WebError as error:
             logger.warning("%s %s: %s", scope["method"], scope["path"], error.error)
-            await error.answer()(scope, receive, send_guarded)
-            return
-        await self.app(scope, receive, send_guarded)
+            await answer(error)(scope, receive, send_guarded)
+        except Exception:
+            logger.exception("%s %s failed", scope["method"], scope["path"])
+            if started:
+                raise  # half an answer is out already; the connection must end
+            await answer(UNEXPECTED)(scope, receive, send_guarded)
 
     def _check(self, scope: Scope) -> None:
         headers = Headers(scope=scope)

@@ -12,8 +12,8 @@ from starlette.requests import Request
 from chmnet.matcher import Matcher, MatchResult
 from chmnet.nn.chmnet import Pyramid
 from chmnet.pictures import to_tensor
-from chmnet.web.answers import WebError
 from chmnet.web.decoder import Decoder, media_type
+from chmnet.web.errors import WebError
 from chmnet.web.examples import load_examples
 from chmnet.web.sessions import PUBLIC, OwnedCache, Session, Sessions, StoredPicture, content_id
 from chmnet.web.settings import Settings

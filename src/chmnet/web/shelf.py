@@ -8,7 +8,7 @@ from typing import Any
 
 from chmnet.config import ModelConfig
 from chmnet.matcher import Matcher
-from chmnet.web.answers import WebError
+from chmnet.web.errors import WebError
 from chmnet.weights import DEFAULT_MODEL, MODELS, load_model
 
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from starlette.requests import Request
 
-from chmnet.web.answers import WebError
+from chmnet.web.errors import WebError
 
 Result = TypeVar("Result")
 
@@ -51,9 +51,11 @@ class WorkQueue:
             WebError: too many wait already, or the server is stopping.
         """
         future = self._submit(work)
+        waited = asyncio.wrap_future(future)
+        waited.add_done_callback(_look_at)
         try:
             while True:
-                finished, _ = await asyncio.wait({asyncio.wrap_future(future)}, timeout=POLL_SECONDS)
+                finished, _ = await asyncio.wait({waited}, timeout=POLL_SECONDS)
                 if finished:
                     break
                 if self.stopping and future.cancel():
@@ -64,9 +66,9 @@ class WorkQueue:
         except asyncio.CancelledError:
             future.cancel()
             raise
-        if future.cancelled():
+        if waited.cancelled():
             raise _stopping()
-        return future.result()
+        return waited.result()
 
     def _submit(self, work: Callable[[], Result]) -> "Future[Result]":
         with self._lock:
@@ -93,6 +95,12 @@ class WorkQueue:
         """Drop what waits and let the thread end after the work at hand."""
         self.stop()
         self._executor.shutdown(wait=False, cancel_futures=True)
+
+
+def _look_at(future: "asyncio.Future[Result]") -> None:
+    """What fails after its client has gone is nobody's surprise."""
+    if not future.cancelled():
+        future.exception()
 
 
 def _stopping() -> WebError:

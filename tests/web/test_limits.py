@@ -1,0 +1,304 @@
+"""What the server refuses, forgets and survives."""
+
+import asyncio
+import io
+import struct
+import threading
+import zlib
+from collections.abc import Callable
+
+import pytest
+from fastapi.testclient import TestClient
+from PIL import Image
+
+from chmnet.errors import InputError
+from chmnet.web.answers import answer
+from chmnet.web.decoder import Decoder, answer_all, decode_here
+from chmnet.web.errors import WebError
+from chmnet.web.security import HEADERS, host_allowed
+from chmnet.web.sessions import Sessions
+from chmnet.web.settings import Limits, Settings
+from chmnet.web.work import WorkQueue
+
+from .conftest import DONKEY, assert_refused, load, picture_file
+
+Limited = Callable[..., TestClient]
+
+
+def png_header(width: int, height: int) -> bytes:
+    """A PNG file that claims a size and holds nothing."""
+    chunks = [b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0), b"IDAT" + zlib.compress(b"")]
+    packed = [struct.pack(">I", len(body) - 4) + body + struct.pack(">I", zlib.crc32(body)) for body in chunks]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(packed)
+
+
+# ---------------------------------------------------------------- who may ask
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example"}, 421),
+        ({"Host": "127.0.0.1.evil.example:8000"}, 421),
+        ({"Host": "192.168.0.7:8000"}, 421),
+        ({"Host": "["}, 421),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "http://localhost:9999"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://["}, 403),
+        ({"Sec-Fetch-Site": "same-origin", "Origin": "http://127.0.0.1:8000"}, 200),
+        ({"Sec-Fetch-Site": "none"}, 200),
+        ({"Host": "localhost:8000"}, 200),
+        ({"Host": "[::1]:8000"}, 200),
+    ],
+)
+def test_hosts_and_origins(client: TestClient, headers: dict[str, str], status: int) -> None:
+    answer = client.get("/api/models", headers=headers)
+    if status == 200:
+        assert answer.status_code == 200
+    else:
+        assert_refused(answer, status)
+
+
+def test_names_that_the_operator_allows() -> None:
+    assert host_allowed("lab.example:80", Settings(allowed_hosts=("Lab.example",)))
+    assert host_allowed("192.168.0.7", Settings(host="0.0.0.0"))
+    assert not host_allowed("evil.example", Settings(host="0.0.0.0"))
+
+
+def test_every_answer_has_the_security_headers(client: TestClient) -> None:
+    for path in ("/", "/static/main.js", "/api/models", "/api/nothing", "/api/openapi.json"):
+        answer = client.get(path)
+        for name, value in HEADERS.items():
+            assert answer.headers[name] == value
+        assert "access-control-allow-origin" not in answer.headers
+        assert "unsafe" not in answer.headers["content-security-policy"]
+    assert client.get("/api/models").headers["cache-control"] == "no-store"
+
+
+def test_the_session_cookie_is_for_this_site_only(client: TestClient) -> None:
+    cookie = client.post("/api/pictures", content=DONKEY.read_bytes()).headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "samesite=strict" in cookie.lower()
+
+
+# ---------------------------------------------------------------- pictures
+
+
+@pytest.mark.parametrize(
+    ("data", "status", "words"),
+    [
+        (b"", 400, "no body"),
+        (b"hello", 415, "accepted type"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", 415, "accepted type"),
+        (DONKEY.read_bytes()[:5000], 422, "cannot be read"),
+        (b"\x89PNG\r\n\x1a\nnonsense", 422, ""),
+        (b"BM" + bytes(100), 422, ""),
+        (b"GIF89a" + bytes(5), 422, ""),
+        (b"\xff\xd8\xff" + bytes(50), 422, ""),
+        (b"RIFF....WEBPnonsense", 422, ""),
+        (png_header(20_000, 20_000), 413, "million pixels"),
+        (png_header(0, 10), 422, ""),
+        (png_header(2**31 - 1, 2**31 - 1), 413, "pixels"),
+    ],
+    ids=["empty", "text", "svg", "cut", "png", "bmp", "gif", "jpeg", "webp", "large", "zero", "bomb"],
+)
+def test_pictures_that_are_refused(client: TestClient, data: bytes, status: int, words: str) -> None:
+    assert_refused(client.post("/api/pictures", content=data), status, words)
+    assert client.get("/api/status").json()["waiting"] == 0
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF", "BMP"])
+def test_pictures_that_are_accepted(client: TestClient, kind: str) -> None:
+    answer = client.post("/api/pictures", content=picture_file(31, 17, kind=kind))
+    assert (answer.json()["width"], answer.json()["height"]) == (31, 17)
+
+
+def test_turned_pictures_are_seen_upright() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    file = io.BytesIO()
+    Image.new("RGB", (40, 20)).save(file, format="JPEG", exif=exif)
+    assert decode_here(file.getvalue(), None, 100, 10_000).size == (40, 20)
+
+
+def test_upload_size(limited: Limited) -> None:
+    client = limited(upload_bytes=1000, body_bytes=1000)
+    assert_refused(client.post("/api/pictures", content=bytes(1001)), 413, "larger than")
+    assert_refused(client.post("/api/pictures", content=bytes(4000)), 413, "more than")
+
+    def pieces():  # type: ignore[no-untyped-def]
+        yield from (bytes(500) for _ in range(20))
+
+    assert_refused(client.post("/api/pictures", content=pieces()), 413, "larger than")
+    files = {"source": picture_file()[:1001], "target": b"1"}
+    assert_refused(client.post("/api/match", files=files), 413, "source is larger")
+    assert_refused(client.get("/api/models", headers={"Content-Length": "x"}), 400, "Content-Length")
+
+
+def test_slow_decoding_ends_and_the_next_picture_is_read() -> None:
+    decoder = Decoder(seconds=0.01, pixels=10_000)  # the child needs longer to start
+    try:
+        with pytest.raises(WebError, match=r"longer than 0\.01 seconds"):
+            decoder.decode(picture_file(), side=10)
+        decoder.seconds = 60
+        assert decoder.decode(picture_file(), side=10).picture.size == (10, 8)
+        assert decoder._child is not None
+        decoder._child.kill()  # as if the system had ended it
+        decoder._child.wait()
+        assert decoder.decode(picture_file(), (3, 5)).picture.size == (5, 3)
+    finally:
+        decoder.close()
+
+
+def test_decoder_answers_one_after_the_other() -> None:
+    orders = io.BytesIO()
+    for data in (picture_file(), b"nonsense"):
+        orders.write(b'{"length": %d, "size": null, "side": 8, "pixels": 10000}\n' % len(data) + data)
+    orders.seek(0)
+    answers = io.BytesIO()
+    answer_all(orders, answers)
+    first, rest = answers.getvalue().split(b"\n", 1)
+    assert b'"shape": [6, 8]' in first
+    assert b'"status": 415' in rest[6 * 8 * 3 :]
+
+
+# ---------------------------------------------------------------- sessions
+
+
+def test_pictures_belong_to_their_session(client: TestClient) -> None:
+    mine = load(client, picture_file(seed=9))
+    assert client.get(f"/api/pairs/{mine}/{mine}").status_code == 200
+    client.cookies.clear()
+    assert_refused(client.get(f"/api/pairs/{mine}/{mine}"), 404, "no such picture")
+
+
+def test_forget(client: TestClient) -> None:
+    service = client.app.state.service  # type: ignore[attr-defined]
+    mine = load(client, picture_file(seed=10))
+    client.get(f"/api/pairs/{mine}/{mine}")
+    before = service.features.bytes, service.results.bytes
+    assert client.delete("/api/session").status_code == 204
+    assert_refused(client.get(f"/api/pairs/{mine}/{mine}"), 404)
+    assert service.features.bytes < before[0]
+    assert service.results.bytes < before[1]
+
+
+def test_one_shot_matches_leave_nothing(client: TestClient) -> None:
+    service = client.app.state.service  # type: ignore[attr-defined]
+    before = service.features.bytes, service.results.bytes, len(service.sessions)
+    files = {"source": picture_file(seed=11), "target": picture_file(seed=12)}
+    assert client.post("/api/match", files=files).status_code == 200
+    assert (service.features.bytes, service.results.bytes, len(service.sessions)) == before
+
+
+def test_a_session_keeps_so_many_pictures(limited: Limited) -> None:
+    client = limited(session_pictures=2)
+    for seed in range(2):
+        load(client, picture_file(seed=seed))
+    load(client, picture_file(seed=1))  # known already
+    assert_refused(client.post("/api/pictures", content=picture_file(seed=3)), 413, "at most 2 pictures")
+
+
+def test_sessions_end_in_time_and_when_memory_is_short() -> None:
+    now, ended = [0.0], []
+    sessions = Sessions(
+        Limits(session_seconds=100, sessions=2, picture_bytes=10, session_bytes=20), ended.append, lambda: now[0]
+    )
+    first, second = sessions.open(""), sessions.open("")
+    with pytest.raises(WebError, match="too many people"):
+        sessions.open("")
+    with pytest.raises(WebError, match="memory for pictures is full"):
+        sessions.check_room(second, 11)
+    now[0] = 61.0
+    sessions.open(second.token)
+    third = sessions.open("")  # takes the place of the one that is idle
+    assert ended == [first.token]
+    now[0] = 162.0
+    sessions.sweep()
+    assert ended == [first.token, second.token, third.token]
+    with pytest.raises(WebError, match="at most"):
+        sessions.check_room(sessions.open(""), 21)
+
+
+def test_limits_must_be_positive() -> None:
+    with pytest.raises(InputError, match="the limit queue must be above 0, got 0"):
+        Limits(queue=0)
+
+
+# ---------------------------------------------------------------- the queue
+
+
+def test_beyond_the_queue_is_busy() -> None:
+    async def main() -> None:
+        queue, gate = WorkQueue("test", 2), threading.Event()
+        waiting = [asyncio.create_task(queue.run(gate.wait)) for _ in range(2)]
+        await asyncio.sleep(0.01)
+        with pytest.raises(WebError, match="busy") as refusal:
+            await queue.run(gate.wait)
+        assert refusal.value.status == 503
+        assert answer(refusal.value).headers["retry-after"] == "1"
+        gate.set()
+        assert await asyncio.gather(*waiting) == [True, True]
+        await asyncio.sleep(0.01)
+        assert queue.waiting == 0
+        assert await queue.run(lambda: 5) == 5
+        queue.close()
+
+    asyncio.run(main())
+
+
+class GoneClient:
+    """A request whose client does not wait."""
+
+    async def is_disconnected(self) -> bool:
+        return True
+
+
+def test_work_of_clients_that_have_gone_is_dropped() -> None:
+    async def main() -> None:
+        queue, gate, done = WorkQueue("test", 5), threading.Event(), []
+        first = asyncio.create_task(queue.run(gate.wait))
+        await asyncio.sleep(0.01)
+        with pytest.raises(WebError, match="gone"):
+            await queue.run(lambda: done.append(1), GoneClient())  # type: ignore[arg-type]
+        cancelled = asyncio.create_task(queue.run(lambda: done.append(2)))
+        await asyncio.sleep(0.01)
+        cancelled.cancel()
+        await asyncio.wait({cancelled})
+        gate.set()
+        await first
+        await queue.run(lambda: None)
+        assert done == []
+        queue.close()
+
+    asyncio.run(main())
+
+
+def test_stopping_tells_those_who_wait() -> None:
+    async def main() -> None:
+        queue, gate = WorkQueue("test", 5), threading.Event()
+        first = asyncio.create_task(queue.run(gate.wait))
+        second = asyncio.create_task(queue.run(gate.wait))
+        await asyncio.sleep(0.01)
+        queue.stop()
+        with pytest.raises(WebError, match="stopping"):
+            await second
+        with pytest.raises(WebError, match="stopping"):
+            await queue.run(gate.wait)
+        gate.set()
+        assert await first  # what was at work is answered
+        queue.close()
+
+    asyncio.run(main())
+
+
+def test_a_busy_server_says_so(limited: Limited, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = limited(queue=1)
+    queue = client.app.state.service.decoding  # type: ignore[attr-defined]
+    monkeypatch.setattr(queue, "_waiting", 1)
+    answer = client.post("/api/pictures", content=picture_file())
+    assert_refused(answer, 503, "busy")
+    assert answer.headers["retry-after"] == "1"
