@@ -222,6 +222,7 @@ def test_wrong_method(client: TestClient) -> None:
     answer = client.put("/api/models")
     assert_refused(answer, 405)
     assert "GET" in answer.headers["allow"]
+    assert client.put(f"/api/propagations/{NOBODY}").headers["allow"] == "DELETE, GET"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from chmnet.errors import ChmnetError
 from chmnet.web.errors import WebError
@@ -46,6 +47,15 @@ _ADVICE = {
 }
 
 
+def _methods(request: Request) -> set[str]:
+    """The methods that there are for a request's address."""
+    found: set[str] = set()
+    for route in request.app.routes:
+        if route.matches(request.scope)[0] is not Match.NONE:
+            found |= getattr(route, "methods", None) or {"GET"}
+    return found
+
+
 def add_error_handlers(app: FastAPI) -> None:
     """Make every error of the application an :class:`ErrorAnswer`; the log is told what happened."""
 
@@ -71,4 +81,6 @@ def add_error_handlers(app: FastAPI) -> None:
         advice = _ADVICE.get(error.status_code, "change the request and send it again")
         told = answer(WebError(error.status_code, f"{error.detail}: {request.url.path}", advice))
         told.headers.update(error.headers or {})
+        if error.status_code == 405:  # the router names only the methods of the first path that fits
+            told.headers["Allow"] = ", ".join(sorted(_methods(request)))
         return told

@@ -102,6 +102,7 @@ class Decoder:
 
     def _running(self) -> "subprocess.Popen[bytes]":
         if self._child is None or self._child.poll() is not None:
+            self._end()
             command = [sys.executable, "-m", "chmnet.web.decoder"]
             self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         return self._child

@@ -23,6 +23,14 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self.service = service
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Say where the page is, once it answers."""
+        await super().startup(sockets)
+        host, port = self.service.settings.host, sockets[0].getsockname()[1] if sockets else 0
+        typer.echo(f"chmnet: open http://{f'[{host}]' if ':' in host else host}:{port}/ (Ctrl-C ends it)")
+        if not is_loopback(host):
+            typer.echo("chmnet: other machines can reach this server; it has no password", err=True)
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """What a signal does."""
         self.service.stop()
@@ -46,10 +54,6 @@ def run(settings: Settings, port: int) -> None:
         timeout_keep_alive=30,
         limit_concurrency=None,
     )
-    name = f"[{settings.host}]" if ":" in settings.host else settings.host
-    typer.echo(f"chmnet: open http://{name}:{listener.getsockname()[1]}/ (Ctrl-C ends it)")
-    if not is_loopback(settings.host):
-        typer.echo("chmnet: other machines can reach this server; it has no password", err=True)
     Server(config, app.state.service).run(sockets=[listener])
 
 
