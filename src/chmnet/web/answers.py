@@ -8,7 +8,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
-from starlette.routing import Match
+from starlette.routing import compile_path
 
 from chmnet.errors import ChmnetError
 from chmnet.web.errors import WebError
@@ -49,11 +49,9 @@ _ADVICE = {
 
 def _methods(request: Request) -> set[str]:
     """The methods that there are for a request's address."""
-    found: set[str] = set()
-    for route in request.app.routes:
-        if route.matches(request.scope)[0] is not Match.NONE:
-            found |= getattr(route, "methods", None) or {"GET"}
-    return found
+    paths = request.app.openapi()["paths"]
+    fitting = [methods for path, methods in paths.items() if compile_path(path)[0].match(request.url.path)]
+    return {method.upper() for methods in fitting for method in methods} or {"GET"}
 
 
 def add_error_handlers(app: FastAPI) -> None:
