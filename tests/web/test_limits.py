@@ -5,14 +5,16 @@ import io
 import struct
 import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
+from starlette.requests import Request
 
 from chmnet.errors import InputError
 from chmnet.web.answers import answer
+from chmnet.web.bodies import Bodies
 from chmnet.web.decoder import Decoder, answer_all, decode_here
 from chmnet.web.errors import WebError
 from chmnet.web.security import HEADERS, host_allowed
@@ -136,6 +138,32 @@ def test_upload_size(limited: Limited) -> None:
     files = {"source": picture_file()[:1001], "target": b"1"}
     assert_refused(client.post("/api/match", files=files), 413, "source is larger")
     assert_refused(client.get("/api/models", headers={"Content-Length": "x"}), 400, "Content-Length")
+
+
+def test_bodies_of_all_clients_together(limited: Limited) -> None:
+    client = limited(bodies_bytes=2000)
+    assert_refused(client.post("/api/pictures", content=bytes(2001)), 503, "being sent at once")
+    assert client.app.state.service.bodies.bytes == 0  # type: ignore[attr-defined]
+    assert_refused(client.post("/api/pictures", content=bytes(1999)), 415)
+
+
+def test_bodies_that_do_not_come() -> None:
+    async def receive() -> dict[str, object]:
+        await asyncio.sleep(60)
+        return {}
+
+    async def gone() -> dict[str, object]:
+        return {"type": "http.disconnect"}
+
+    async def read(source: Callable[[], Awaitable[dict[str, object]]]) -> None:
+        request = Request({"type": "http", "method": "POST", "headers": []}, source)  # type: ignore[arg-type]
+        with Bodies(Limits(body_seconds=0.01)).reading(request, 100) as body:
+            await body.read()
+
+    with pytest.raises(WebError, match="did not come"):
+        asyncio.run(read(receive))
+    with pytest.raises(WebError, match="before its body was complete"):
+        asyncio.run(read(gone))
 
 
 def test_slow_decoding_ends_and_the_next_picture_is_read() -> None:

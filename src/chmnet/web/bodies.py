@@ -1,7 +1,10 @@
 """Request bodies, counted as they come and never written to disk."""
 
+import asyncio
 import json
 import math
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from starlette.datastructures import FormData, UploadFile
@@ -22,56 +25,92 @@ class MatchForm(NamedTuple):
     top: int
 
 
-class _Counter:
-    """A request's pieces, refused beyond so many bytes."""
+class Bodies:
+    """Request bodies that are in memory now, those of all clients together within a limit.
 
-    def __init__(self, request: Request, most: int) -> None:
+    Args:
+        limits: how much, and how long to wait for a client that sends nothing.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.bytes = 0
+
+    @contextmanager
+    def reading(self, request: Request, most: int) -> Iterator["Body"]:
+        """One request's body; it counts until the request is answered."""
+        body = Body(self, request, most)
+        try:
+            yield body
+        finally:
+            self.bytes -= body.length
+
+
+class Body:
+    """One request's body, refused beyond so many bytes, or when everybody's together are too many."""
+
+    def __init__(self, bodies: Bodies, request: Request, most: int) -> None:
+        self.bodies = bodies
         self.request = request
         self.most = most
         self.length = 0
 
-    async def pieces(self):  # type: ignore[no-untyped-def]  # an async generator of bytes
-        try:
-            async for piece in self.request.stream():
-                self.length += len(piece)
-                if self.length > self.most:
-                    raise WebError(413, f"this is larger than {self.most / 2**20:.3g} MB", "send a smaller file")
-                yield piece
-        except ClientDisconnect:
-            raise WebError(400, "the request ended before its body was complete", "send it again") from None
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        """What comes, as it comes.
+
+        Raises:
+            WebError: it is too much, or takes too long.
+        """
+        limits = self.bodies.limits
+        stream = self.request.stream()
+        while True:
+            try:
+                piece = await asyncio.wait_for(anext(stream), limits.body_seconds)
+            except StopAsyncIteration:
+                return
+            except asyncio.TimeoutError:
+                raise WebError(408, "the rest of the request did not come", "send it again") from None
+            except ClientDisconnect:
+                raise WebError(400, "the request ended before its body was complete", "send it again") from None
+            self.length += len(piece)
+            self.bodies.bytes += len(piece)
+            if self.length > self.most:
+                raise WebError(413, f"this is larger than {self.most / 2**20:.3g} MB", "send a smaller file")
+            if self.bodies.bytes > limits.bodies_bytes:
+                raise WebError(503, "too many pictures are being sent at once", "try again in a moment", 2)
+            yield piece
+
+    async def read(self) -> bytes:
+        """All of it.
+
+        Raises:
+            WebError: it is empty, too much, or takes too long.
+        """
+        data = b"".join([piece async for piece in self.pieces()])
+        if not data:
+            raise WebError(400, "the request has no body", "send the picture file as the body of the request")
+        return data
 
 
-async def read_body(request: Request, most: int) -> bytes:
-    """The whole body.
-
-    Raises:
-        WebError: it is empty, or larger than ``most`` bytes.
-    """
-    data = b"".join([piece async for piece in _Counter(request, most).pieces()])
-    if not data:
-        raise WebError(400, "the request has no body", "send the picture file as the body of the request")
-    return data
-
-
-async def read_match_form(request: Request, limits: Limits, default_model: str) -> MatchForm:
+async def read_match_form(body: Body, default_model: str) -> MatchForm:
     """The form of ``POST /api/match``: two files, and what to find.
 
     Raises:
         WebError: it is no such form.
     """
+    request, limits = body.request, body.bodies.limits
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise WebError(
             415, "the body must be multipart/form-data", "send it with curl -F, or as the page /api shows"
         )
-    most = 2 * limits.upload_bytes + limits.body_bytes
     parser = MultiPartParser(
         request.headers,
-        _Counter(request, most).pieces(),
+        body.pieces(),
         max_files=2,
         max_fields=8,
         max_part_size=limits.body_bytes,
     )
-    parser.spool_max_size = most  # starlette would move larger files to disk
+    parser.spool_max_size = body.most  # starlette would move larger files to disk
     try:
         form = await parser.parse()
     except (MultiPartException, KeyError, UnicodeDecodeError, ValueError) as error:

@@ -11,7 +11,7 @@ from chmnet import __version__
 from chmnet.matcher import Matches, MatchResult
 from chmnet.web import questions
 from chmnet.web.answers import ERRORS
-from chmnet.web.bodies import read_body, read_match_form
+from chmnet.web.bodies import read_match_form
 from chmnet.web.container import pack_result
 from chmnet.web.decoder import FORMATS
 from chmnet.web.errors import WebError
@@ -141,8 +141,8 @@ _PICTURE_BODY: dict[str, Any] = {
 @router.post("/pictures", status_code=201, summary="Load a picture", openapi_extra=_PICTURE_BODY)
 async def add_picture(request: Request, service: TheService, session: TheSession) -> PictureAnswer:
     """The body is the file itself; its type is told from its content."""
-    data = await read_body(request, service.settings.limits.upload_bytes)
-    return _picture(await service.add_picture(session, data, request))
+    with service.bodies.reading(request, service.settings.limits.upload_bytes) as body:
+        return _picture(await service.add_picture(session, await body.read(), request))
 
 
 @router.delete("/session", status_code=204, summary="Forget all pictures of this session")
@@ -240,15 +240,16 @@ _MATCH_BODY: dict[str, Any] = {
 @router.post("/match", summary="Match two picture files", openapi_extra=_MATCH_BODY)
 async def match(request: Request, service: TheService) -> MatchAnswer:
     """For scripts: two files in, matches out, nothing kept. Without points: the most trustworthy matches."""
-    form = await read_match_form(request, service.settings.limits, DEFAULT_MODEL)
-    service.shelf.check(form.model)
-    owner = f"request-{id(request)}"
-    try:
-        source = await service.read_picture(form.source, owner, request)
-        target = await service.read_picture(form.target, owner, request)
-        found = await service.match(Pair(source, target, form.model), request)
-    finally:
-        service.forget(owner)
+    limits, owner = service.settings.limits, f"request-{id(request)}"
+    with service.bodies.reading(request, 2 * limits.upload_bytes + limits.body_bytes) as body:
+        form = await read_match_form(body, DEFAULT_MODEL)
+        service.shelf.check(form.model)
+        try:
+            source = await service.read_picture(form.source, owner, request)
+            target = await service.read_picture(form.target, owner, request)
+            found = await service.match(Pair(source, target, form.model), request)
+        finally:
+            service.forget(owner)
     rows = found.result.matches(form.top) if form.points is None else found.result.transfer(form.points)
     return _answer(form.model, found.result, rows, found.seconds)
 

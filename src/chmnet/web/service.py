@@ -12,6 +12,7 @@ from starlette.requests import Request
 from chmnet.matcher import Matcher, MatchResult
 from chmnet.nn.chmnet import Pyramid
 from chmnet.pictures import to_tensor
+from chmnet.web.bodies import Bodies
 from chmnet.web.decoder import Decoder, media_type
 from chmnet.web.errors import WebError
 from chmnet.web.examples import load_examples
@@ -62,6 +63,7 @@ class Service:
         self.decoder = Decoder(limits.decode_seconds, limits.pixels)
         self.features: OwnedCache[Pyramid] = OwnedCache(limits.feature_bytes, _pyramid_bytes)
         self.results: OwnedCache[MatchResult] = OwnedCache(limits.result_bytes, _result_bytes)
+        self.bodies = Bodies(limits)
         self.sessions = Sessions(limits, self.forget)
         self.examples = load_examples(settings.examples, MODELS[DEFAULT_MODEL].config.image_size, limits)
 

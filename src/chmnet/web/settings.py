@@ -33,6 +33,10 @@ class Limits:
     loaded_models: int = 3
     body_bytes: int = 2**20
     """Largest request that is not a picture."""
+    body_seconds: float = 30.0
+    """How long to wait for the next piece of a request."""
+    bodies_bytes: int = 512 * 2**20
+    """Requests of all clients that are being read or decoded."""
     points: int = 2000
     """Most points in one request."""
 

@@ -32,7 +32,6 @@ export class WarpPanel {
     for (const [picture, share] of layers) {
       const [left, top, scale] = fit(picture, clientWidth, clientHeight);
       pen.globalAlpha = share;
-      if (picture !== source && share > 0 && place <= 1) { pen.fillStyle = "#fff"; pen.fillRect(0, 0, clientWidth, clientHeight); }
       pen.drawImage(picture.bitmap, left, top, picture.width * scale, picture.height * scale);
     }
     pen.globalAlpha = 1;

@@ -11,12 +11,22 @@ export async function fromBlob(blob, name) {
     throw new Error(`${name} cannot be shown as a picture. Use a PNG, JPEG, WebP, GIF or BMP file.`);
   }
   const { width, height } = whole;
-  const shrink = LARGEST / Math.max(width, height);
-  if (shrink >= 1) return { bitmap: whole, width, height, name, blob, id: null };
-  const size = { resizeWidth: Math.max(1, Math.round(width * shrink)), resizeHeight: Math.max(1, Math.round(height * shrink)), resizeQuality: "medium" };
-  const bitmap = await createImageBitmap(whole, size);
+  const bitmap = onWhite(whole, Math.min(1, LARGEST / Math.max(width, height)));
   whole.close();
   return { bitmap, width, height, name, blob, id: null };
+}
+
+/** A picture to draw with: transparent parts white, as the network sees them. */
+function onWhite(image, scale) {
+  const canvas = document.createElement("canvas");
+  canvas.width = Math.max(1, Math.round(image.width * scale));
+  canvas.height = Math.max(1, Math.round(image.height * scale));
+  const pen = canvas.getContext("2d");
+  pen.fillStyle = "#fff";
+  pen.fillRect(0, 0, canvas.width, canvas.height);
+  pen.imageSmoothingQuality = "high";
+  pen.drawImage(image, 0, 0, canvas.width, canvas.height);
+  return canvas;
 }
 
 /** An example that the server offers. */
