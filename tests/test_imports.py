@@ -16,13 +16,14 @@ PACKAGE = Path(__file__).parent.parent / "src" / "chmnet"
 # From the bottom up: a part may import those of the rows above its own, and itself.
 LAYERS: list[set[str]] = [
     {"errors"},
-    {"config", "geometry", "atomic"},
-    {"ops", "pictures"},
+    {"config", "geometry", "atomic", "journal"},
+    {"ops", "pictures", "formats"},
     {"nn"},
-    {"weights", "features"},
+    {"weights", "features", "warping", "result_file"},
+    {"result"},
     {"matcher", "benchmark"},
-    {"evaluation"},
-    {"training"},  # validates with the evaluation
+    {"evaluation", "labelling"},
+    {"training", "propagation"},  # training validates with the evaluation
     {"experiments"},
     {"web"},
     {"cli"},
@@ -33,7 +34,7 @@ BASICS = {"errors", "config", "geometry", "atomic", "pictures"}
 ASIDE: dict[str, tuple[set[str], str]] = {
     "data": (BASICS, "evaluation"),
     "metrics": (BASICS | {"data"}, "evaluation"),
-    "viz": (BASICS | {"data", "metrics", "matcher"}, "evaluation"),
+    "viz": (BASICS | {"data", "metrics", "matcher", "result"}, "evaluation"),
 }
 
 
@@ -141,7 +142,7 @@ def test_control_wrong_imports_are_found(module: str, source: str) -> None:
         ("chmnet.nn.hough", "import torch\nfrom training import chmnet\n'from chmnet.training import loss'"),
         ("chmnet.weights.files", "from chmnet import __version__"),
         ("chmnet.training.loop", "from chmnet.data import pairs\nfrom chmnet.metrics import pck"),
-        ("chmnet.viz.matches", "from chmnet.matcher import MatchResult"),
+        ("chmnet.viz.matches", "from chmnet.result import MatchResult"),
         ("chmnet.cli.match", "from chmnet.viz import draw_matches\nfrom chmnet.experiments import tables"),
     ],
 )

@@ -2,11 +2,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from chmnet import pictures
 from chmnet.errors import InputError
-from chmnet.pictures import open_picture, to_rgb, to_tensor
+from chmnet.pictures import PictureLike, open_picture, to_picture, to_rgb, to_tensor
 
 
 def save(image: Image.Image, path: Path, **options: object) -> Path:
@@ -89,3 +90,90 @@ def test_too_many_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_tensor_is_rgb_from_0_to_1() -> None:
     tensor = to_tensor(Image.new("RGB", (10, 10), (255, 0, 51)), (2, 3))
     assert tensor[0, :, 1, 2].tolist() == pytest.approx([1.0, 0.0, 0.2])
+
+
+# ---------------------------------------------------------------- arrays and tensors
+
+RED = np.zeros((4, 6, 3), dtype=np.uint8)
+RED[..., 0] = 255
+
+
+@pytest.mark.parametrize(
+    "picture",
+    [
+        RED,
+        RED.astype(np.uint16) * 257,
+        RED.astype(np.float32) / 255,
+        RED.astype(np.float16) / 255,
+        RED > 0,
+        np.dstack([RED, np.full((4, 6), 255, dtype=np.uint8)]),
+        np.asfortranarray(RED),
+        torch.from_numpy(RED),
+        torch.from_numpy(RED).permute(2, 0, 1),
+        torch.from_numpy(RED).permute(2, 0, 1)[None] / 255,
+        (torch.from_numpy(RED) / 255).to(torch.bfloat16),
+        (torch.from_numpy(RED) / 255).double().requires_grad_(),
+        Image.fromarray(RED),
+    ],
+)
+def test_colour_pictures_of_every_kind(picture: PictureLike) -> None:
+    converted = to_picture(picture)
+    assert converted.mode == "RGB"
+    np.testing.assert_array_equal(np.asarray(converted), RED)
+
+
+@pytest.mark.parametrize("shape", [(5, 6), (5, 6, 1)])
+def test_grey_pictures_of_every_kind(shape: tuple[int, ...]) -> None:
+    for values in (np.full(shape, 51, np.uint8), np.full(shape, 51 * 257, np.uint16), np.full(shape, 0.2)):
+        assert to_picture(values).getpixel((5, 3)) == (51, 51, 51)
+        assert to_picture(torch.from_numpy(values)).getpixel((5, 3)) == (51, 51, 51)
+    assert to_picture(torch.full((1, 1, 4, 6), 0.2)).getpixel((5, 3)) == (51, 51, 51)
+
+
+def test_transparent_arrays_are_white() -> None:
+    assert to_picture(np.zeros((2, 2, 4))).getpixel((0, 0)) == (255, 255, 255)
+
+
+def test_values_a_little_out_of_range_are_clipped() -> None:
+    assert to_picture(np.full((2, 2), 1.0005)).getpixel((0, 0)) == (255, 255, 255)
+
+
+@pytest.mark.parametrize(
+    ("picture", "words"),
+    [
+        (np.full((2, 2), np.nan), "NaN"),
+        (np.array([[0.5, np.inf]]), "infinity"),
+        (torch.full((3, 2, 2), torch.nan), "NaN"),
+        (torch.full((3, 2, 2), -torch.inf), "infinity"),
+        (np.full((2, 2), 255.0), "from 0 to 1"),
+        (torch.full((3, 2, 2), -0.5), "from 0 to 1"),
+        (np.zeros((2, 2), dtype=np.int64), "int64"),
+        (np.zeros((2, 2), dtype=complex), "complex"),
+        (np.zeros((2, 2), dtype="U3"), "<U3"),
+        (np.zeros((3, 20, 30), dtype=np.uint8), "move its channels to the end"),
+        (np.zeros((20, 30, 2), dtype=np.uint8), "H W 3"),
+        (np.zeros(5, dtype=np.uint8), "H W 3"),
+        (np.zeros((0, 5), dtype=np.uint8), "at least one pixel"),
+        (torch.zeros(2, 3, 4, 4), "3 H W"),
+        (torch.zeros(4), "3 H W"),
+        (torch.zeros(3, 0, 4), "at least one pixel"),
+    ],
+)
+def test_arrays_that_are_no_pictures(picture: PictureLike, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        to_picture(picture)
+
+
+def test_truncated_pil_image_is_one_sentence(tmp_path: Path) -> None:
+    whole = save(Image.effect_noise((200, 200), 50).convert("RGB"), tmp_path / "whole.jpg")
+    half = tmp_path / "half.jpg"
+    half.write_bytes(whole.read_bytes()[:2000])
+    with Image.open(half) as image, pytest.raises(InputError, match="the picture cannot be read"):
+        to_picture(image)
+
+
+def test_strips_together_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(0).random((37, 11))
+    whole = np.asarray(to_picture(values))
+    monkeypatch.setattr(pictures, "_STRIP_VALUES", 20)
+    np.testing.assert_array_equal(np.asarray(to_picture(values)), whole)

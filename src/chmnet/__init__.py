@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from chmnet.config import BackboneConfig, ModelConfig, TransferConfig
     from chmnet.errors import ChmnetError
-    from chmnet.matcher import Matcher, MatchResult, match
+    from chmnet.matcher import Matcher, match
     from chmnet.nn.chmnet import CHMNet
+    from chmnet.result import Matches, MatchResult
     from chmnet.weights import load_model, save_model
 
 __version__ = "0.1.0"
@@ -19,8 +20,9 @@ _HOMES = {
     "BackboneConfig": "chmnet.config",
     "CHMNet": "chmnet.nn.chmnet",
     "ChmnetError": "chmnet.errors",
-    "MatchResult": "chmnet.matcher",
+    "MatchResult": "chmnet.result",
     "Matcher": "chmnet.matcher",
+    "Matches": "chmnet.result",
     "ModelConfig": "chmnet.config",
     "TransferConfig": "chmnet.config",
     "load_model": "chmnet.weights",
@@ -34,6 +36,7 @@ __all__ = [
     "ChmnetError",
     "MatchResult",
     "Matcher",
+    "Matches",
     "ModelConfig",
     "TransferConfig",
     "load_model",

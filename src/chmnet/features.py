@@ -1,5 +1,6 @@
 """Features of many pictures, each computed once: a cache in memory that overflows to disk."""
 
+import hashlib
 import shutil
 import tempfile
 from collections import OrderedDict
@@ -7,7 +8,9 @@ from pathlib import Path
 from types import TracebackType
 
 import torch
+from PIL import Image
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from chmnet.geometry import Size
 from chmnet.nn.chmnet import CHMNet, Pyramid
@@ -17,8 +20,14 @@ MEMORY_BYTES = 512 * 2**20
 """How much the cache keeps in memory; what is pushed out goes to a temporary folder."""
 
 
+Key = tuple[Path | bytes, str]
+"""A path or the fingerprint of a picture, and the branch of the network."""
+
+
 class FeatureStore:
-    """Feature pyramids of picture files, computed once each, whatever number of pairs they are in.
+    """Feature pyramids of pictures, computed once each, whatever number of pairs they are in.
+
+    A picture file is known by its path, any other picture by what the network sees of it.
 
     Use it as a context manager: the folder with what did not fit into memory is removed at the end.
 
@@ -32,9 +41,9 @@ class FeatureStore:
         self.memory_bytes = memory_bytes
         self.computed = 0
         """How many pictures went through the backbone."""
-        self._kept: OrderedDict[tuple[Path, str], Pyramid] = OrderedDict()
+        self._kept: OrderedDict[Key, Pyramid] = OrderedDict()
         self._bytes = 0
-        self._files: dict[tuple[Path, str], tuple[Path, Size]] = {}
+        self._files: dict[Key, tuple[Path, Size]] = {}
         self._sizes: dict[Path, Size] = {}
         self._folder: Path | None = None
 
@@ -48,11 +57,21 @@ class FeatureStore:
             shutil.rmtree(self._folder, ignore_errors=True)
         self._kept.clear()
 
-    def pyramid(self, path: Path, branch: str = "source") -> Pyramid:
-        """The picture's features; ``branch`` matters only for separate backbones."""
+    def pyramid(self, picture: Path | Image.Image, branch: str = "source") -> Pyramid:
+        """The picture's features; ``branch`` matters only for separate backbones.
+
+        Args:
+            picture: a file, or an RGB picture.
+            branch: ``"source"`` or ``"target"``.
+        """
         if self.model.target_backbone is None:
             branch = "source"
-        key = (path, branch)
+        image = None
+        if isinstance(picture, Path):
+            key: Key = (picture, branch)
+        else:
+            image = to_tensor(picture, self.model.config.image_size)
+            key = (hashlib.sha256(image.numpy().tobytes()).digest(), branch)
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
@@ -61,25 +80,29 @@ class FeatureStore:
             stored = load_file(file, device=str(next(self.model.parameters()).device))
             pyramid = Pyramid([stored[str(number)] for number in range(len(stored))], size)
         else:
-            pyramid = self._compute(path, branch)
+            if image is None:
+                assert isinstance(picture, Path)
+                image = self._open(picture)
+            pyramid = self._compute(image, branch)
         self._keep(key, pyramid)
         return pyramid
 
     def size(self, path: Path) -> Size:
-        """(height, width) of a picture whose features were asked for."""
+        """(height, width) of a picture file whose features were asked for."""
         return self._sizes[path]
 
-    def _compute(self, path: Path, branch: str) -> Pyramid:
+    def _open(self, path: Path) -> Tensor:
         picture = open_picture(path)
         self._sizes[path] = (picture.height, picture.width)
+        return to_tensor(picture, self.model.config.image_size)
+
+    def _compute(self, image: Tensor, branch: str) -> Pyramid:
         with torch.inference_mode():
-            like = next(self.model.parameters())
-            image = to_tensor(picture, self.model.config.image_size).to(like)
-            features = self.model.features(image, branch)
+            features = self.model.features(image.to(next(self.model.parameters())), branch)
             self.computed += 1
             return self.model.head.pyramid(features)
 
-    def _keep(self, key: tuple[Path, str], pyramid: Pyramid) -> None:
+    def _keep(self, key: Key, pyramid: Pyramid) -> None:
         self._kept[key] = pyramid
         self._bytes += _bytes(pyramid)
         while self._bytes > self.memory_bytes and len(self._kept) > 1:

@@ -38,6 +38,17 @@ def rescale_points(points: Points, old_size: Size, new_size: Size) -> Points:
     return points * (_width_height(points, new_size) / _width_height(points, old_size))
 
 
+def clip_points(points: Points, size: Size) -> Points:
+    """Points in pixels moved to the nearest place of a picture of ``size`` (height, width); NaN stays NaN.
+
+    Example:
+        >>> clip_points(np.array([[-3.0, 5.0], [4.0, 99.0]]), (50, 40)).tolist()
+        [[0.0, 5.0], [4.0, 50.0]]
+    """
+    limits = _width_height(points, size)
+    return points.clip(0 * limits, limits)
+
+
 def normalised_to_grid(points: Tensor, size: Size) -> Tensor:
     """Normalised points as (column, row) of a grid of ``size``, counted from 0, fractions allowed."""
     return (points + 1) / 2 * (_width_height(points, size) - 1)
@@ -60,6 +71,35 @@ def grid_points(size: Size, like: Tensor) -> Float[Tensor, "h w 2"]:
     height, width = size
     y, x = torch.meshgrid(grid_axis(height, like), grid_axis(width, like), indexing="ij")
     return torch.stack([x, y], dim=-1)
+
+
+def cell_centres(size: Size, like: Tensor) -> Float[Tensor, "h w 2"]:
+    """Normalised (x, y) of the middles of a picture's pixels, or of cells it is cut into: none lies at its edge.
+
+    Example:
+        >>> cell_centres((1, 4), like=torch.zeros(1))[0, :, 0].tolist()
+        [-0.75, -0.25, 0.25, 0.75]
+    """
+    x, y = (
+        (torch.arange(length, dtype=like.dtype, device=like.device) * 2 + 1) / length - 1
+        for length in (size[1], size[0])
+    )
+    return torch.stack(torch.meshgrid(x, y, indexing="xy"), dim=-1)
+
+
+def spread_out(points: np.ndarray, count: int, first: int = 0) -> list[int]:
+    """Numbers of ``count`` points: the first, then always the one farthest from those already chosen.
+
+    Example:
+        >>> spread_out(np.array([[0.0, 0], [1, 0], [10, 0], [4, 0]]), 3)
+        [0, 2, 3]
+    """
+    chosen = [first]
+    distances = np.linalg.norm(points - points[first], axis=1)
+    while len(chosen) < min(count, len(points)):
+        chosen.append(int(distances.argmax()))
+        distances = np.minimum(distances, np.linalg.norm(points - points[chosen[-1]], axis=1))
+    return chosen
 
 
 def _width_height(points: Points, size: Size) -> Points:

@@ -1,111 +1,47 @@
 """Pictures in, matches out, in the pixels of the pictures as a person sees them."""
 
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from PIL import Image
-from torch import Tensor
 
-from chmnet.config import TransferConfig
 from chmnet.errors import InputError
-from chmnet.geometry import Size, grid_points, normalised_to_pixels, pixels_to_normalised
-from chmnet.nn.chmnet import CHMNet
+from chmnet.features import MEMORY_BYTES, FeatureStore
+from chmnet.nn.chmnet import CHMNet, Pyramid
 from chmnet.nn.inference import for_inference
-from chmnet.nn.transfer import match_confidence, sample_grid, soft_argmax
-from chmnet.pictures import open_picture, to_rgb, to_tensor
+from chmnet.ops.correlation import CHUNK_BYTES
+from chmnet.pictures import PictureLike, to_picture
+from chmnet.result import Matches, MatchResult
 from chmnet.weights import DEFAULT_MODEL, load_model
 
-Picture = str | Path | Image.Image
+__all__ = ["MatchResult", "Matcher", "Matches", "match"]
+
+STORE_BYTES = MEMORY_BYTES
+"""Features of many pictures that are kept in memory; the others go to a temporary folder."""
 
 
-class Matches(NamedTuple):
-    """Points of the source, where they lie in the target, and how far that can be trusted (0 … 1)."""
-
-    source: np.ndarray
-    target: np.ndarray
-    confidence: np.ndarray
-
-
-@dataclass(frozen=True)
-class MatchResult:
-    """What matching two pictures found. Points are (x, y) in pixels, sizes are (height, width)."""
-
-    correlation: Tensor = field(repr=False)
-    """``1 1 hs ws ht wt``: score of every pair of grid positions."""
-    source_size: Size
-    target_size: Size
-    config: TransferConfig
-
-    @cached_property
-    def positions(self) -> Tensor:
-        """``1 hs ws 2``: where every position of the source grid lies in the target, normalised."""
-        return soft_argmax(self.correlation, self.config)
-
-    @cached_property
-    def confidences(self) -> Tensor:
-        """``1 hs ws``: how far each of them can be trusted, 0 … 1."""
-        return match_confidence(self.correlation, self.config, self.positions)
-
-    def transfer(self, points: ArrayLike) -> Matches:
-        """Find points of the source picture in the target picture.
-
-        Args:
-            points: ``n`` rows (x, y), or one (x, y), in pixels of the source.
-
-        Raises:
-            InputError: the points are not finite numbers in rows of two.
-        """
-        rows = _check_points(points)
-        confidence = self._read(self.confidences[..., None], rows)[:, 0]
-        return Matches(rows, self.locate(rows), confidence.clip(0, 1))  # a mean of ones may round to above one
-
-    def locate(self, points: ArrayLike) -> np.ndarray:
-        """As :meth:`transfer`, but only the points of the target: half the work."""
-        moved = self._read(self.positions, _check_points(points))
-        return normalised_to_pixels(moved, self.target_size)
-
-    def _read(self, values: Tensor, points: np.ndarray) -> np.ndarray:
-        """Read a map of the source grid at points in pixels."""
-        normalised = pixels_to_normalised(torch.from_numpy(points), self.source_size)
-        return sample_grid(values, normalised.to(values.dtype)[None], self.config)[0].double().numpy()
-
-    def matches(self, top: int = 300) -> Matches:
-        """The most trustworthy matches of the grid, the best first."""
-        if top < 1:
-            raise InputError(f"the number of matches must be at least 1, got {top}")
-        positions, confidence = self.positions[0], self.confidences.flatten()
-        best = confidence.argsort(descending=True, stable=True)[:top]
-        grid = grid_points((positions.shape[0], positions.shape[1]), like=positions)
-        source = normalised_to_pixels(grid.flatten(0, 1)[best].double(), self.source_size)
-        target = normalised_to_pixels(positions.flatten(0, 1)[best].double(), self.target_size)
-        return Matches(source.numpy(), target.numpy(), confidence[best].double().numpy())
-
-
-def _check_points(points: ArrayLike) -> np.ndarray:
-    try:
-        rows = np.atleast_2d(np.asarray(points, dtype=np.float64))
-    except (TypeError, ValueError):
-        raise InputError("points must be rows of two numbers (x, y)") from None
-    if rows.size == 0:
-        return rows.reshape(0, 2)
-    if rows.ndim != 2 or rows.shape[1] != 2:
-        raise InputError(f"points must be rows (x, y), got an array of shape {list(rows.shape)}")
-    if not np.isfinite(rows).all():
-        raise InputError("points must be finite numbers, got NaN or infinity")
-    return rows
+class _Prepared(NamedTuple):
+    picture: Image.Image
+    pyramid: Pyramid
 
 
 class Matcher:
     """Matches pairs of pictures with one model.
 
+    Pictures are paths, PIL images, NumPy arrays or tensors of any size; see :func:`chmnet.pictures.to_picture`.
+
     Args:
         model: a known name, a model file, or a network.
+        device: ``"auto"`` (CUDA, else Apple's MPS, else the CPU), or a device as PyTorch calls it. Results are on
+            the CPU, whatever it is.
         memory_mb: most memory that matching one pair may take beside the network; ``None``: no limit.
+
+    Raises:
+        InputError: there is no such device here.
 
     Example:
         >>> matcher = Matcher("nearest-neighbour")
@@ -115,33 +51,115 @@ class Matcher:
         True
     """
 
-    def __init__(self, model: str | Path | CHMNet = DEFAULT_MODEL, memory_mb: float | None = None) -> None:
-        self.model = for_inference(model if isinstance(model, CHMNet) else load_model(model))
+    def __init__(
+        self,
+        model: str | Path | CHMNet = DEFAULT_MODEL,
+        device: str | torch.device = "auto",
+        memory_mb: float | None = None,
+    ) -> None:
+        self.device = choose_device(device)
+        network = model if isinstance(model, CHMNet) else load_model(model)
+        self.model = for_inference(network).to(self.device)
         self.memory_mb = memory_mb
 
-    def match(self, source: Picture, target: Picture) -> MatchResult:
-        """Match two pictures (paths or PIL images) of any size."""
-        first, second = _picture(source), _picture(target)
-        size = self.model.config.image_size
-        like = next(self.model.parameters())
+    def match(self, source: PictureLike, target: PictureLike, scales: bool = False) -> MatchResult:
+        """Match two pictures of any size.
+
+        Args:
+            source: the picture whose points are asked about.
+            target: the picture to find them in.
+            scales: keep which scales won, for :meth:`MatchResult.winning_scales`; models of one scale have none.
+        """
+        with FeatureStore(self.model) as store:
+            return self._compare(
+                self._prepare(source, "source", store), self._prepare(target, "target", store), scales
+            )
+
+    def match_many(self, pairs: Iterable[tuple[PictureLike, PictureLike]]) -> Iterator[MatchResult]:
+        """Match pairs one after the other, each picture's features computed once; the numbers are :meth:`match`'s.
+
+        Pairs are taken one by one as results are asked for. Features that do not fit into memory go to disk.
+        """
+        with FeatureStore(self.model, STORE_BYTES) as store:
+            for source, target in pairs:
+                yield self._compare(self._prepare(source, "source", store), self._prepare(target, "target", store))
+
+    def one_to_many(self, source: PictureLike, targets: Iterable[PictureLike]) -> Iterator[MatchResult]:
+        """Match one picture with each of many; see :meth:`match_many`."""
+        with FeatureStore(self.model, STORE_BYTES) as store:
+            first = self._prepare(source, "source", store)
+            for target in targets:
+                yield self._compare(first, self._prepare(target, "target", store))
+
+    def _prepare(self, picture: PictureLike, branch: str, store: FeatureStore) -> _Prepared:
+        opened = to_picture(picture)
+        return _Prepared(opened, store.pyramid(opened, branch))
+
+    def _compare(self, source: _Prepared, target: _Prepared, scales: bool = False) -> MatchResult:
+        head, size = self.model.head, self.model.config.image_size
+        chunk_bytes = CHUNK_BYTES
+        if self.memory_mb is not None:
+            chunk_bytes = self.model.chunk_bytes(size, size, self.memory_mb)
+        pairs = None
         with torch.inference_mode():
-            images = to_tensor(first, size).to(like), to_tensor(second, size).to(like)
-            if self.memory_mb is None:
-                correlation = self.model(*images)
+            if scales and head.over_scales:
+                correlation, pairs = head.match_with_scales(source.pyramid, target.pyramid, chunk_bytes)
             else:
-                correlation = self.model.match_within(*images, self.memory_mb)
+                correlation = head.match(source.pyramid, target.pyramid, chunk_bytes)
         return MatchResult(
             correlation.cpu(),
-            (first.height, first.width),
-            (second.height, second.width),
+            (source.picture.height, source.picture.width),
+            (target.picture.height, target.picture.width),
             self.model.config.transfer,
+            source.picture,
+            target.picture,
+            None if pairs is None else pairs.cpu(),
+            tuple(head.scales),
         )
 
 
-def match(source: Picture, target: Picture, model: str | Path | CHMNet = DEFAULT_MODEL) -> MatchResult:
-    """Match two pictures; to match many, make a :class:`Matcher` once."""
-    return Matcher(model).match(source, target)
+def match(
+    source: PictureLike,
+    target: PictureLike,
+    keypoints: ArrayLike | None = None,
+    model: str | Path | CHMNet = DEFAULT_MODEL,
+    device: str | torch.device = "auto",
+) -> MatchResult:
+    """Match two pictures; to match many, make a :class:`Matcher` once.
+
+    Args:
+        source: a path, PIL image, NumPy array or tensor.
+        target: likewise.
+        keypoints: points of the source to find: ``n`` rows (x, y) in pixels. They are the result's ``keypoints``.
+        model: a known name, a model file, or a network.
+        device: see :class:`Matcher`.
+    """
+    result = Matcher(model, device).match(source, target)
+    return result if keypoints is None else replace(result, keypoints=result.transfer(keypoints))
 
 
-def _picture(picture: Picture) -> Image.Image:
-    return to_rgb(picture) if isinstance(picture, Image.Image) else open_picture(picture)
+def choose_device(name: str | torch.device) -> torch.device:
+    """The device of that name; ``"auto"`` is the fastest there is.
+
+    Raises:
+        InputError: PyTorch does not know it, or has none here.
+
+    Example:
+        >>> choose_device("cpu")
+        device(type='cpu')
+    """
+    if name == "auto":
+        return torch.device(next((kind for kind in ("cuda", "mps") if _is_there(kind)), "cpu"))
+    try:
+        device = torch.device(name)
+    except (RuntimeError, TypeError):
+        raise InputError(f"there is no device {name!r}; use auto, cpu, cuda, cuda:1 or mps") from None
+    if device.type != "cpu" and not _is_there(device.type, device.index or 0):
+        raise InputError(f"PyTorch finds no device {str(name)!r} on this machine; use auto or cpu")
+    return device
+
+
+def _is_there(kind: str, index: int = 0) -> bool:
+    if kind == "cuda":
+        return torch.cuda.is_available() and index < torch.cuda.device_count()
+    return kind == "mps" and torch.backends.mps.is_available()

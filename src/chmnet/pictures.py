@@ -1,6 +1,8 @@
-"""Pictures in: any file or PIL image becomes an upright RGB picture, or one clear sentence why not."""
+"""Pictures in: a file, PIL image, array or tensor becomes an upright RGB picture, or one sentence why not."""
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 
@@ -15,6 +17,92 @@ from chmnet.geometry import Size
 
 MAX_PIXELS = 150_000_000
 """Larger pictures are refused: decoding one would take more than a gigabyte."""
+
+PictureLike = str | Path | Image.Image | np.ndarray | Tensor
+"""What can be given as a picture; see :func:`to_picture`."""
+
+_STRIP_VALUES = 2**22
+"""Values that are converted at a time: what is in between stays small, however large the picture."""
+
+
+def to_picture(picture: PictureLike) -> Image.Image:
+    """Any kind of picture as an upright RGB image.
+
+    Args:
+        picture: one of
+
+            * the path of a picture file, see :func:`open_picture`;
+            * a PIL image, in any mode;
+            * a NumPy array ``H W``, ``H W 1``, ``H W 3`` (RGB) or ``H W 4`` (RGB and opacity): uint8, uint16,
+              bool, or floats from 0 to 1;
+            * a tensor ``3 H W``, ``1 3 H W``, ``H W 3`` or ``H W`` (also 1 or 4 channels) with such values; where
+              both of the first two forms fit, channels come first.
+
+    Raises:
+        InputError: it is none of these, or its values are out of range or not finite.
+
+    Example:
+        >>> to_picture(np.zeros((20, 30), dtype=np.uint8)).size, to_picture(torch.ones(3, 20, 30)).getpixel((0, 0))
+        ((30, 20), (255, 255, 255))
+    """
+    if isinstance(picture, str | Path):
+        return open_picture(picture)
+    if isinstance(picture, Image.Image):
+        with _decoding("the picture"):
+            return to_rgb(picture)
+    if isinstance(picture, Tensor):
+        picture = _tensor_to_array(picture)
+    if isinstance(picture, np.ndarray):
+        return _from_array(picture)
+    raise InputError(
+        f"a picture must be a path, a PIL image, a NumPy array or a tensor, got {type(picture).__name__}"
+    )
+
+
+def _tensor_to_array(tensor: Tensor) -> np.ndarray:
+    shape = list(tensor.shape)
+    if tensor.dim() == 4 and len(tensor) == 1:
+        tensor = tensor[0]
+    if tensor.dim() == 3 and (tensor.shape[0] == 3 or (tensor.shape[0] in (1, 4) and tensor.shape[2] != 3)):
+        tensor = tensor.permute(1, 2, 0)
+    if tensor.dim() not in (2, 3):
+        raise InputError(f"a tensor must have the axes 3 H W, 1 3 H W, H W 3 or H W, got the shape {shape}")
+    tensor = tensor.detach().cpu()
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+
+
+def _from_array(values: np.ndarray) -> Image.Image:
+    if values.ndim == 3 and values.shape[2] == 1:
+        values = values[..., 0]
+    if values.ndim not in (2, 3) or (values.ndim == 3 and values.shape[2] not in (3, 4)):
+        hint = "; move its channels to the end" if values.ndim == 3 and values.shape[0] in (1, 3, 4) else ""
+        raise InputError(
+            f"an array must have the axes H W, H W 3 or H W 4, got the shape {list(values.shape)}{hint}"
+        )
+    if 0 in values.shape:
+        raise InputError(f"a picture must have at least one pixel, got the shape {list(values.shape)}")
+    full = {"u1": 255, "u2": 65535, "b1": 1}.get(values.dtype.str[1:])
+    if values.dtype.kind == "f":
+        full = 1
+        lowest, highest = float(values.min()), float(values.max())
+        if not (np.isfinite(lowest) and np.isfinite(highest)):
+            raise InputError("a picture's values must be finite, got NaN or infinity")
+        if lowest < -_TOLERANCE or highest > 1 + _TOLERANCE:
+            raise InputError(
+                f"floating-point pictures must have values from 0 to 1, got {lowest:g} to {highest:g}; "
+                "divide by the largest possible value"
+            )
+    if full is None:
+        raise InputError(
+            f"an array must hold uint8, uint16, bool or floating-point values, got {values.dtype}; "
+            "convert it, for example with .astype(np.uint8)"
+        )
+    image = Image.fromarray(np.ascontiguousarray(_to_bytes(values, full)))
+    return to_rgb(image)
+
+
+_TOLERANCE = 1e-3
+"""How far floats may lie outside of 0 … 1: resizing overshoots a little."""
 
 
 def open_picture(path: str | Path) -> Image.Image:
@@ -45,16 +133,22 @@ def read_picture(
     Raises:
         InputError: no picture, broken or too large.
     """
+    with _decoding(name, max_pixels), Image.open(file, formats=formats) as image:
+        width, height = image.size
+        if width * height > max_pixels:
+            raise InputError(f"{name} has {width}×{height} pixels, more than can be read; make it smaller")
+        image.load()
+        return to_rgb(image)
+
+
+@contextmanager
+def _decoding(name: str, max_pixels: int = MAX_PIXELS) -> Iterator[None]:
+    """Turn whatever a decoder raises into one sentence about ``name``."""
     try:
         with warnings.catch_warnings():
             # Pillow warns of large pictures; we have a limit of our own.
             warnings.simplefilter("ignore")
-            with Image.open(file, formats=formats) as image:
-                width, height = image.size
-                if width * height > max_pixels:
-                    raise InputError(f"{name} has {width}×{height} pixels, more than can be read; make it smaller")
-                image.load()
-                return to_rgb(image)
+            yield
     except InputError:
         raise
     except UnidentifiedImageError:
@@ -73,22 +167,44 @@ def to_rgb(image: Image.Image) -> Image.Image:
         >>> to_rgb(Image.new("LA", (2, 1), (0, 0))).getpixel((0, 0))  # transparent black on white
         (255, 255, 255)
     """
-    image = ImageOps.exif_transpose(image)
+    if image.getexif().get(_ORIENTATION, 1) != 1:  # without it exif_transpose makes a copy, of a large picture too
+        image = ImageOps.exif_transpose(image)
     if image.mode.startswith(("I", "F")):  # 16 or 32 bits a pixel: Pillow would cut off, not scale
-        return Image.fromarray(_to_bytes(np.asarray(image))).convert("RGB")
+        values = np.asarray(image)
+        return Image.fromarray(_to_bytes(values, _full_scale(values))).convert("RGB")
     if image.has_transparency_data:
         image = image.convert("RGBA")
-        white = Image.new("RGBA", image.size, "white")
-        return Image.alpha_composite(white, image).convert("RGB")
+        opaque = Image.new("RGB", image.size, "white")
+        opaque.paste(image, mask=image.getchannel("A"))
+        return opaque
     return image.convert("RGB")
 
 
-def _to_bytes(values: np.ndarray) -> np.ndarray:
-    """Grey values of more than eight bits, scaled to eight."""
-    values = np.nan_to_num(values.astype(np.float64))
-    largest = values.max(initial=0.0)
-    full = next(limit for limit in (1.0, 255.0, 65535.0, max(largest, 65535.0)) if largest <= limit)
-    return np.asarray(np.clip(np.round(values / full * 255), 0, 255), dtype=np.uint8)
+_ORIENTATION = 0x0112
+"""EXIF tag: how the camera was held."""
+
+
+def _full_scale(values: np.ndarray) -> float:
+    """What counts as white in a picture of more than eight bits a pixel: 1, 255, 65535, or its largest value."""
+    largest = max((float(np.nan_to_num(strip).max()) for strip in _strips(values)), default=0.0)
+    return next(limit for limit in (1.0, 255.0, 65535.0, max(largest, 65535.0)) if largest <= limit)
+
+
+def _to_bytes(values: np.ndarray, full: float) -> np.ndarray:
+    """Values from 0 to ``full``, scaled to eight bits, rounded and clipped."""
+    if values.dtype == np.uint8 and full == 255:
+        return values
+    output = np.empty(values.shape, dtype=np.uint8)
+    for strip, rows in zip(_strips(values), _strips(output), strict=True):
+        scaled = np.nan_to_num(strip.astype(np.float64)) / full * 255
+        rows[...] = np.clip(np.round(scaled), 0, 255).astype(np.uint8)
+    return output
+
+
+def _strips(values: np.ndarray) -> Iterator[np.ndarray]:
+    """A few rows at a time."""
+    rows = max(1, _STRIP_VALUES * len(values) // max(1, values.size))
+    return (values[first : first + rows] for first in range(0, len(values), rows))
 
 
 def to_tensor(picture: Image.Image, size: Size) -> Float[Tensor, "1 3 h w"]:

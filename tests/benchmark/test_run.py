@@ -30,7 +30,7 @@ def test_report_holds_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     cases = {"4d": Case((3, 3, 3, 3))}
     plan = Plan(model, "small", (48, 32), sizes=(32, 48), cached_pairs=(1, 3), repeats=2, cases=cases)
     report = run(plan, lambda steps: (seen.append(step) or step for step in steps))
-    assert len(seen) == 1 + 1 + 1 + 1 + 2 + 2
+    assert len(seen) == 1 + 1 + 1 + 1 + 1 + 2 + 2
     assert json.loads(json.dumps(report)) == report
     assert report["machine"]["threads"] == torch.get_num_threads()
     assert report["machine"]["matrix_product_multiply_adds_per_second"] > 1e8
@@ -38,6 +38,9 @@ def test_report_holds_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     assert report["head"]["in_channels"] == 256
     assert report["head"]["grid"] == [3, 2]
     assert report["head"]["largest_difference"] < 1e-4
+    assert report["training"]["batch"] == 8
+    assert set(report["training"]["step"]) == {"model", "appendix-b"}
+    assert all(row["median_ms"] > 0 for row in report["training"]["step"].values())
     pair = report["pair"]
     assert pair["largest_difference"] < 1e-4
     assert set(pair["whole"]) == {"model", "baseline", "resnet101-baseline"}
@@ -55,6 +58,19 @@ def test_parts_that_are_not_asked_for_are_left_out() -> None:
     report = run(Plan(small_model(), "small", (32, 32), parts=("convolution",), repeats=1, cases=cases))
     assert "4d" in report["convolution"]
     assert not {"head", "pair", "growth"} & report.keys()
+
+
+def test_a_training_step_leaves_the_model_as_it_was() -> None:
+    model = small_model()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    network.measure_training_step(model.head, model.backbone.channels, (2, 2), batch=2, repeats=1)
+    for name, value in model.state_dict().items():
+        torch.testing.assert_close(value, before[name], rtol=0, atol=0)
+
+
+def test_nothing_to_train_is_not_measured() -> None:
+    model = small_model(matching="none", channel_reduction=0)
+    assert "training" not in run(Plan(model, "none", (32, 32), parts=("training",), repeats=1))
 
 
 @pytest.mark.parametrize("baseline", [False, True], ids=["model", "baseline"])

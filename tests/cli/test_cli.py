@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from chmnet import __version__
 from chmnet.cli.app import app, main
-from chmnet.cli.match import parse_points
+from chmnet.cli.points import parse_points
 from chmnet.errors import InputError
 from tests.conftest import REPOSITORY
 

@@ -447,3 +447,27 @@ def test_nearest_neighbours_follow_a_shift(he_resnet50: ResNet, shared: Path, ca
     rows, columns = torch.meshgrid(torch.arange(15), torch.arange(15), indexing="ij")
     follows = (row == rows) & (column == columns - cells)
     assert follows[2:-2, cells + 2 : -2].float().mean() > 0.8
+
+
+# ---------------------------------------------------------------- learning from a layer on
+
+
+@pytest.mark.parametrize(
+    ("config", "layer", "before", "after"),
+    [
+        (BackboneConfig("efficientnet-lite0", ("blocks.5",)), "blocks.3", "blocks.2.project_conv", "blocks.3.bn0"),
+        (BackboneConfig("resnet18"), "layer2", "layer1.1.conv2", "layer2.0.conv1"),
+    ],
+)
+def test_freeze_before(config: BackboneConfig, layer: str, before: str, after: str) -> None:
+    backbone = build_backbone(config)
+    backbone.freeze_before(layer)
+    learning = {name for name, parameter in backbone.named_parameters() if parameter.requires_grad}
+    assert f"{before}.weight" not in learning
+    assert f"{after}.weight" in learning
+
+
+def test_freeze_before_an_unknown_layer() -> None:
+    backbone = build_backbone(BackboneConfig("efficientnet-lite0", ("blocks.2",)))
+    with pytest.raises(ConfigError, match=r"no layer 'blocks.9'.*conv_stem, bn0, blocks.0, blocks.1, blocks.2"):
+        backbone.freeze_before("blocks.9")

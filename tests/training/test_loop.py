@@ -1,7 +1,10 @@
 """Whole runs, small ones: what they write, how they stop, and that an interruption changes nothing."""
 
+import errno
 import json
 import math
+import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -255,6 +258,23 @@ def test_frozen_backbone_must_stay_the_same(tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------- what goes wrong on the way
+
+
+def test_a_folder_that_became_read_only_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests may run as root, whom no permission stops: the system's answer is played instead."""
+
+    def refuse(*arguments: object, **options: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    folder = tmp_path / "run"
+    train(tiny_config("epochs=1"), folder)
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    with monkeypatch.context() as patch:
+        patch.setattr(tempfile, "mkstemp", refuse)
+        with pytest.raises(InputError, match=r"cannot write to the folder .*Read-only"):
+            train(tiny_config("epochs=2"), folder, resume=True)
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+    assert train(tiny_config("epochs=2"), folder, resume=True).finished
 
 
 @pytest.mark.parametrize(

@@ -235,3 +235,32 @@ def test_description_for_the_record(tmp_path: Path) -> None:
     assert (described["pairs"], described["images"]) == (2, 3)
     assert len(described["pairs_sha256"]) == 64
     assert open_one(dataset="synthetic").describe()["pictures"] == 20
+
+
+# ---------------------------------------------------------------- lists of pairs
+
+
+def test_a_list_is_a_source_without_test_pairs(tmp_path: Path) -> None:
+    root = trees.make_pf_pascal(tmp_path)
+    pairs = data.load_pairs("pf-pascal", root, "test")
+    assert len(pairs) == 2
+    path = tmp_path / "pairs.json"
+    data.write_list(pairs, path, root)
+    with pytest.raises(InputError, match="list has no pairs left"):
+        open_one(root, dataset="list", path=str(path))
+    test_list = root / trees.PASCAL_LIST
+    test_list.write_text("\n".join(test_list.read_text().splitlines()[:2]) + "\n")
+    assert len(open_one(root, dataset="list", path=str(path))) == 1
+
+
+def test_a_list_of_pictures_without_pf_pascal(tmp_path: Path) -> None:
+    root = trees.make_pf_willow(tmp_path)
+    data.write_list(data.load_pairs("pf-willow", root), tmp_path / "pairs.json", root)
+    assert len(open_one(root, dataset="list", path=str(tmp_path / "pairs.json"))) == 2
+
+
+def test_a_list_needs_a_path_and_a_root(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="a list of pairs needs a path"):
+        TrainingConfig(data=(SourceConfig(dataset="list"),))
+    with pytest.raises(InputError, match=r"where is what pairs.json lists\?"):
+        open_one(None, dataset="list", path=str(tmp_path / "pairs.json"))

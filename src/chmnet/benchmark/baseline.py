@@ -81,7 +81,7 @@ class BaselineHead(nn.Module):
         self.projections = nn.ParameterList(
             _copy(parameter) for name, parameter in head.named_parameters() if name.startswith("projections.")
         )
-        self.first, self.last = _plain_vote(head.first), _plain_vote(head.last)
+        self.first, self.last = plain_vote(head.first), plain_vote(head.last)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Match features ``b c h w``: ``b 1 HS WS HT WT``."""
@@ -178,7 +178,8 @@ class Baseline(nn.Module):
         return transfer_keypoints(correlation, keypoints, self.config.transfer)
 
 
-def _plain_vote(layer: nn.Module) -> nn.Module:
+def plain_vote(layer: nn.Module) -> nn.Module:
+    """A vote with the same weights, convolved as in appendix B."""
     if isinstance(layer, HoughMatching):
         return AppendixBVote(layer)
     if isinstance(layer, NeighbourhoodConsensus):

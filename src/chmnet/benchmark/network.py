@@ -1,5 +1,6 @@
 """Time and memory of the head, of whole pairs and of their stages, each model against its baseline in turns."""
 
+import copy
 import statistics
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -9,13 +10,14 @@ import torch
 from torch import Tensor
 
 from chmnet.benchmark import memory
-from chmnet.benchmark.baseline import Baseline, BaselineHead
+from chmnet.benchmark.baseline import Baseline, BaselineHead, plain_vote
 from chmnet.benchmark.cost import STAGES
 from chmnet.benchmark.measure import peak_megabytes, summary, time_together
 from chmnet.benchmark.pairs import KEYPOINTS, Network, match_pair, random_pair
 from chmnet.benchmark.stages import time_stages
 from chmnet.geometry import Size
 from chmnet.nn.chmnet import CHMNet, MatchingHead
+from chmnet.nn.transfer import transfer_keypoints
 
 Heads = Mapping[str, MatchingHead | BaselineHead]
 
@@ -53,6 +55,39 @@ def measure_head(heads: Heads, trained: Heads, in_channels: int, grid: Size, rep
         peaks = {candidate: peak_megabytes(task) for candidate, task in tasks.items()}
         report[name] = _rows(time_together(tasks, runs), peaks)
     return report
+
+
+def measure_training_step(
+    head: MatchingHead, in_channels: int, grid: Size, batch: int, repeats: int
+) -> dict[str, Any]:
+    """A step of training on cached features: scores, distance of keypoints, gradients, Adam.
+
+    The model's own head, and a copy of it in which only the votes are computed as in appendix B.
+
+    Args:
+        head: of the model, with parameters that learn; it is copied, not trained.
+        in_channels: channels of the features.
+        grid: (height, width) of the features.
+        batch: pairs of a step.
+        repeats: runs of each.
+    """
+    source, target = torch.rand(batch, in_channels, *grid), torch.rand(batch, in_channels, *grid)
+    points, truth = (2 * torch.rand(batch, KEYPOINTS, 2) - 1 for _ in range(2))
+    with_appendix_b = copy.deepcopy(head)
+    with_appendix_b.first, with_appendix_b.last = plain_vote(head.first), plain_vote(head.last)
+
+    def step(candidate: MatchingHead, optimiser: torch.optim.Optimizer) -> None:
+        optimiser.zero_grad()
+        found = transfer_keypoints(candidate(source, target), points, head.config.transfer)
+        (found - truth).square().sum(-1).mean().backward()
+        optimiser.step()
+
+    tasks = {
+        name: partial(step, candidate, torch.optim.Adam(candidate.parameters(), lr=1e-6))
+        for name, candidate in (("model", copy.deepcopy(head)), ("appendix-b", with_appendix_b))
+    }
+    peaks = {name: peak_megabytes(task) for name, task in tasks.items()}
+    return {"in_channels": in_channels, "batch": batch, "step": _rows(time_together(tasks, repeats), peaks)}
 
 
 def measure_pair(

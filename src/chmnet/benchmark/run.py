@@ -11,7 +11,13 @@ from chmnet.benchmark.baseline import DESCRIPTION, Baseline
 from chmnet.benchmark.convolution import CASES, Case, measure_convolution
 from chmnet.benchmark.cost import count_multiply_adds, count_parameters
 from chmnet.benchmark.measure import matrix_product_rate
-from chmnet.benchmark.network import measure_cached, measure_growth, measure_head, measure_pair
+from chmnet.benchmark.network import (
+    measure_cached,
+    measure_growth,
+    measure_head,
+    measure_pair,
+    measure_training_step,
+)
 from chmnet.benchmark.pairs import Network
 from chmnet.config import ModelConfig
 from chmnet.errors import InputError
@@ -21,8 +27,10 @@ from chmnet.nn.chmnet import CHMNet
 from chmnet.nn.inference import for_inference
 from chmnet.ops import available_backends, unavailable_backends
 
-PARTS = ("convolution", "head", "pair", "growth")
-"""What can be measured: the convolutions, the head, a whole pair, growth with image size and number of pairs."""
+PARTS = ("convolution", "head", "training", "pair", "growth")
+"""What can be measured: the convolutions, the head, a training step of it on cached features, a whole pair, growth
+with image size and number of pairs."""
+TRAINING_BATCH = 8
 
 REFERENCE = "resnet101-baseline"
 PEAK_MEMORY = (
@@ -92,6 +100,12 @@ def plan(wanted: Plan) -> list[Step]:
         trained = {**heads, "model": model.head}
         report["head"] = measure_head(heads, trained, model.backbone.channels, feature_grid(size), repeats)
 
+    def training(report: Report) -> None:
+        if any(parameter.requires_grad for parameter in model.head.parameters()):  # else nothing is there to train
+            report["training"] = measure_training_step(
+                model.head, model.backbone.channels, feature_grid(size), TRAINING_BATCH, max(1, repeats // 2)
+            )
+
     def pair(report: Report) -> None:
         candidates = networks
         if model.config.backbone.name != "resnet101":
@@ -122,6 +136,8 @@ def plan(wanted: Plan) -> list[Step]:
         steps += [convolution(name, case) for name, case in (wanted.cases or CASES).items()]
     if "head" in wanted.parts:
         steps.append(head)
+    if "training" in wanted.parts:
+        steps.append(training)
     if "pair" in wanted.parts:
         steps.append(pair)
     if "growth" in wanted.parts:

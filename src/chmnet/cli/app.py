@@ -6,7 +6,20 @@ from typing import Annotated
 import typer
 
 from chmnet import __version__
-from chmnet.cli import benchmark, convert, data, evaluate, info, match, models, serve, train
+from chmnet.cli import (
+    benchmark,
+    convert,
+    data,
+    evaluate,
+    info,
+    kernels,
+    match,
+    models,
+    propagate,
+    serve,
+    train,
+    warp,
+)
 from chmnet.errors import ChmnetError
 
 app = typer.Typer(
@@ -18,11 +31,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("match")(match.match)
+app.command("warp")(warp.warp)
+app.command("propagate")(propagate.propagate)
 app.command("evaluate")(evaluate.evaluate)
 app.command("benchmark")(benchmark.benchmark)
 app.command("train")(train.train)
 app.command("serve")(serve.serve)
 app.command("models")(models.models)
+app.command("kernels")(kernels.kernels)
 app.command("convert")(convert.convert)
 app.command("info")(info.info)
 app.add_typer(data.app, name="data")

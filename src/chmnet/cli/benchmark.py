@@ -31,7 +31,7 @@ def benchmark(
     sizes: Annotated[str, typer.Option(help="Sizes whose growth is measured.")] = "120,240,360,480",
     threads: Annotated[int, typer.Option(help="Threads to use. Default: as many as torch chooses.")] = 0,
     repeats: Annotated[int, typer.Option(help="Runs of each measurement, after one to warm up.")] = 9,
-    only: Annotated[str, typer.Option(help="Some of convolution,head,pair,growth. Default: all.")] = "",
+    only: Annotated[str, typer.Option(help="Some of convolution,head,training,pair,growth. Default: all.")] = "",
     json_file: Annotated[Path | None, typer.Option("--json", help="Write all numbers here.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw stages and growth here (.png).")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that exist.")] = False,

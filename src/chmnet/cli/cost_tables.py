@@ -9,6 +9,7 @@ from rich.table import Table
 TITLES = {
     "model": "model",
     "baseline": "authors' way",
+    "appendix-b": "appendix-B votes",
     "resnet101-baseline": "authors', ResNet-101",
 }
 
@@ -29,7 +30,13 @@ def print_report(report: dict[str, Any]) -> None:
         f"{report['repeats']} runs after one to warm up; median (quartiles)",
     ):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
-    tables = [("convolution", _convolutions), ("head", _head), ("pair", _pair), ("growth", _growth)]
+    tables = [
+        ("convolution", _convolutions),
+        ("head", _head),
+        ("training", _training),
+        ("pair", _pair),
+        ("growth", _growth),
+    ]
     for part, make in tables:
         if part in report:
             for table in make(report):
@@ -62,6 +69,14 @@ def _head(report: dict[str, Any]) -> list[Table]:
     table = Table(f"head, {head['in_channels']} channels", "", "ms", "model is faster", "peak MB", box=None)
     for direction in ("forward", "forward_and_backward"):
         _add_candidates(table, direction.replace("_", " "), head[direction])
+    return [table]
+
+
+def _training(report: dict[str, Any]) -> list[Table]:
+    training = report["training"]
+    headings = (f"training, {training['in_channels']} cached channels", "", "ms", "model is faster", "peak MB")
+    table = Table(*headings, box=None)
+    _add_candidates(table, f"a step, {training['batch']} pairs", training["step"])
     return [table]
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chmnet.atomic import atomic_path, check_writable
+from chmnet.cli import label
 from chmnet.cli.progress import track
 from chmnet.config import parse_changes
 
@@ -92,6 +93,9 @@ def list_pairs(
     pairs = load_pairs(name, root, split, **parse_changes(option or []))
     write_list(pairs, output, root, overwrite)
     typer.echo(f"{len(pairs)} pairs are in {output}")
+
+
+app.command("label")(label.label)
 
 
 def _print_counts(found: "Summary") -> None:

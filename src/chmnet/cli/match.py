@@ -1,21 +1,20 @@
 """``chmnet match``: find points of one picture in another."""
 
 import json
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from chmnet.atomic import atomic_path
-from chmnet.cli.outputs import check_outputs
+from chmnet.cli.outputs import check_picture_name, save_picture, whole_outputs
+from chmnet.cli.points import Rows, check_inside, parse_points, read_points
 from chmnet.errors import InputError
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
+    from chmnet.result import Matches, MatchResult
 
-    from chmnet.matcher import Matches
-
-Rows = list[tuple[float, float]]
+COLUMNS = ("source_x", "source_y", "target_x", "target_y", "confidence")
 
 
 def match(
@@ -24,14 +23,27 @@ def match(
     points: Annotated[
         str, typer.Option(help='Points of the source in pixels: "x,y x,y …". Default: a dozen sure ones.')
     ] = "",
+    points_file: Annotated[
+        Path | None, typer.Option(help="File with points: x,y on each line, or a JSON list [[x, y], …].")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write a picture of the matches here.")
+    ] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write the matches here as JSON; `-`: to the standard output.")
+    ] = None,
+    flow: Annotated[
+        Path | None,
+        typer.Option(help="Write the displacement of every pixel: .flo, or .npz with confidence."),
+    ] = None,
+    warp: Annotated[
+        Path | None, typer.Option(help="Write the source warped onto the target here, a picture.")
+    ] = None,
     model: Annotated[str, typer.Option(help="Name from `chmnet models`, or a model file.")] = "",
     backbone_weights: Annotated[
         str, typer.Option(help="Backbone weights for a model without them: a file, or `published`.")
     ] = "",
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write a picture of the matches here.")
-    ] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the matches here as JSON.")] = None,
+    device: Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda, mps.")] = "auto",
     memory_mb: Annotated[
         float | None, typer.Option(min=1, help="Most megabytes to use beside the model. Default: no limit.")
     ] = None,
@@ -39,94 +51,128 @@ def match(
 ) -> None:
     """Find points of one picture in another.
 
+    On a terminal the matches are printed as a table, in a pipe as lines with tabs between the numbers.
+
     Examples:
 
-    `chmnet match horse.png zebra.png -o matches.png`
+    `chmnet match donkey.png zebra.png -o matches.png`
 
-    `chmnet match horse.png zebra.png --points "20,30 150,80" --json matches.json`
+    `chmnet match donkey.png zebra.png --points "20,30 150,80" --json matches.json`
+
+    `chmnet match donkey.png zebra.png --points-file points.csv --json - | jq .matches`
+
+    `chmnet match donkey.png zebra.png --flow flow.npz --warp warped.png`
     """
-    given = parse_points(points)
-    check_outputs([source, target], [output, json_file], overwrite)
-    if output is not None:
-        _check_picture_format(output)
+    given = _given_points(points, points_file)
+    to_stdout = str(json_file) == "-"
+    outputs = [output, None if to_stdout else json_file, flow, warp]
+    _check_names(output, flow, warp)
+    with whole_outputs([source, target, points_file], outputs, overwrite) as files:
+        result, name = _match_files(source, target, given, model, backbone_weights, device, memory_mb)
+        found = result.transfer(given) if given else _spread_out(result.matches(top=300), count=12)
+        document = _document(found, result, source, target, name)
+        if output is not None:
+            save_picture(_drawing(found, result), files[output], output)
+        if json_file is not None and not to_stdout:
+            files[json_file].write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        if flow is not None:
+            _write_flow(result, files[flow])
+        if warp is not None:
+            save_picture(result.warp(), files[warp], warp)
+    if to_stdout:
+        typer.echo(json.dumps(document, indent=2))
+    else:
+        _print_matches(found)
+
+
+def _given_points(text: str, file: Path | None) -> Rows:
+    if text and file is not None:
+        raise InputError("give points with --points or with --points-file, not both")
+    return parse_points(text) if file is None else read_points(file)
+
+
+def _check_names(output: Path | None, flow: Path | None, warp: Path | None) -> None:
+    check_picture_name(output)
+    check_picture_name(warp)
+    if flow is not None:
+        from chmnet.formats import check_flow_name
+
+        check_flow_name(flow)
+
+
+def _match_files(
+    source: Path,
+    target: Path,
+    points: Rows,
+    model: str,
+    backbone_weights: str,
+    device: str,
+    memory_mb: float | None,
+) -> "tuple[MatchResult, str]":
     from chmnet.matcher import Matcher
     from chmnet.pictures import open_picture
     from chmnet.weights import DEFAULT_MODEL, load_model
 
     pictures = open_picture(source), open_picture(target)
-    for x, y in given:
-        if not (0 <= x <= pictures[0].width and 0 <= y <= pictures[0].height):
-            size = f"{pictures[0].width}×{pictures[0].height}"
-            raise InputError(f"the point {x:g},{y:g} lies outside {source}, which has {size} pixels")
+    check_inside(points, source, *pictures[0].size)
     name = model or DEFAULT_MODEL
-    result = Matcher(load_model(name, backbone_weights=backbone_weights), memory_mb).match(*pictures)
-    found = result.transfer(given) if given else _spread_out(result.matches(top=300), count=12)
-    if output is not None:
-        _write_drawing(found, pictures, output, overwrite)
-    if json_file is not None:
-        _write_json(found, source, target, name, json_file, overwrite)
-    _print_table(found)
-
-
-def parse_points(text: str) -> Rows:
-    """Points written as "x,y x,y".
-
-    Example:
-        >>> parse_points("1,2  3.5,-4")
-        [(1.0, 2.0), (3.5, -4.0)]
-    """
-    rows = []
-    for word in text.replace(";", " ").split():
-        try:
-            x, y = (float(part) for part in word.split(","))
-        except ValueError:
-            raise InputError(f'points must be written "x,y x,y", got {word!r}') from None
-        rows.append((x, y))
-    return rows
-
-
-def _check_picture_format(path: Path) -> None:
-    from PIL.Image import SAVE, registered_extensions
-
-    if registered_extensions().get(path.suffix.lower()) not in SAVE:
-        raise InputError(f"cannot tell the picture format from {path.name!r}; end the name in .png or .jpg")
+    network = load_model(name, backbone_weights=backbone_weights)
+    return Matcher(network, device, memory_mb).match(*pictures), name
 
 
 def _spread_out(matches: "Matches", count: int) -> "Matches":
     """A few of the sure matches: the surest, then always the one farthest from those already chosen."""
-    import numpy as np
+    from chmnet.geometry import spread_out
 
     sure = matches.source[: max(count, int((matches.confidence >= 0.5).sum()))]
-    chosen = [0]
-    while len(chosen) < min(count, len(sure)):
-        distances = np.linalg.norm(sure[:, None] - sure[chosen], axis=-1).min(axis=1)
-        chosen.append(int(distances.argmax()))
+    chosen = spread_out(sure, count)
     return type(matches)(*(values[sorted(chosen)] for values in matches))
 
 
-def _write_drawing(found: "Matches", pictures: "tuple[Image, Image]", output: Path, overwrite: bool) -> None:
+def _drawing(found: "Matches", result: "MatchResult") -> Any:
     from chmnet.viz import draw_matches
 
-    drawing = draw_matches(*pictures, found.source, found.target)
-    with atomic_path(output, overwrite) as temporary:
-        drawing.save(temporary)
+    assert result.source_picture is not None
+    assert result.target_picture is not None
+    pictures = result.source_picture, result.target_picture
+    return draw_matches(*pictures, found.source, found.target, confidence=found.confidence)
 
 
-def _write_json(found: "Matches", source: Path, target: Path, model: str, path: Path, overwrite: bool) -> None:
+def _write_flow(result: "MatchResult", path: Path) -> None:
+    from chmnet.formats import DenseFlow, write_flow
+
+    dense = DenseFlow(result.flow(), result.confidence_at(), result.source_size, result.target_size)
+    write_flow(path, dense, overwrite=True)
+
+
+def _document(found: "Matches", result: "MatchResult", source: Path, target: Path, model: str) -> dict[str, Any]:
     rows = [
         {"source": a, "target": b, "confidence": round(c, 4)}
         for a, b, c in zip(found.source.tolist(), found.target.tolist(), found.confidence.tolist(), strict=True)
     ]
-    document = {"source": source.name, "target": target.name, "model": model, "matches": rows}
-    with atomic_path(path, overwrite) as temporary:
-        temporary.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    return {
+        "source": source.name,
+        "target": target.name,
+        "source_size": list(result.source_size),
+        "target_size": list(result.target_size),
+        "model": model,
+        "matches": rows,
+    }
 
 
-def _print_table(found: "Matches") -> None:
+def _print_matches(found: "Matches") -> None:
+    rows = [(*a, *b, c) for a, b, c in zip(*(values.tolist() for values in found), strict=True)]
+    if not sys.stdout.isatty():
+        typer.echo("\t".join(COLUMNS))
+        for *numbers, confidence in rows:
+            typer.echo("\t".join([*(f"{number:.2f}" for number in numbers), f"{confidence:.4f}"]))
+        return
     from rich.console import Console
     from rich.table import Table
 
     table = Table("#", "source x, y", "target x, y", "confidence", box=None)
-    for number, (a, b, c) in enumerate(zip(*found, strict=True), start=1):
-        table.add_row(str(number), f"{a[0]:.1f}, {a[1]:.1f}", f"{b[0]:.1f}, {b[1]:.1f}", f"{c:.2f}")
+    for number, (source_x, source_y, target_x, target_y, confidence) in enumerate(rows, start=1):
+        table.add_row(
+            str(number), f"{source_x:.1f}, {source_y:.1f}", f"{target_x:.1f}, {target_y:.1f}", f"{confidence:.2f}"
+        )
     Console().print(table)

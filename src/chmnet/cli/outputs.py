@@ -1,10 +1,16 @@
-"""Outputs of a command, checked before its work begins."""
+"""Outputs of a command: checked before its work begins, in place when all of it is done."""
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from chmnet.atomic import check_writable
+from chmnet.atomic import atomic_path, check_writable
 from chmnet.errors import InputError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 
 def check_outputs(inputs: Sequence[Path | None], outputs: Sequence[Path | None], overwrite: bool) -> None:
@@ -26,3 +32,43 @@ def check_outputs(inputs: Sequence[Path | None], outputs: Sequence[Path | None],
             raise InputError(f"{path} is {taken[path.resolve()]} already; choose another name")
         taken[path.resolve()] = "another output"
         check_writable(path, overwrite)
+
+
+@contextmanager
+def whole_outputs(
+    inputs: Sequence[Path | None], outputs: Sequence[Path | None], overwrite: bool
+) -> Iterator[dict[Path, Path]]:
+    """Check outputs and give a temporary file for each; all get their names if the block ends well, else none.
+
+    Raises:
+        InputError: as :func:`check_outputs`, or a folder cannot be written to.
+    """
+    check_outputs(inputs, outputs, overwrite)
+    with ExitStack() as stack:
+        yield {path: stack.enter_context(atomic_path(path, overwrite)) for path in outputs if path is not None}
+
+
+def check_picture_name(path: Path | None) -> None:
+    """Refuse a name whose ending is no picture format that can be written.
+
+    Raises:
+        InputError: it is not.
+    """
+    if path is None:
+        return
+    from PIL.Image import SAVE, registered_extensions
+
+    if registered_extensions().get(path.suffix.lower()) not in SAVE:
+        raise InputError(f"cannot tell the picture format from {path.name!r}; end the name in .png or .jpg")
+
+
+def save_picture(picture: "Image", path: Path, name: Path, **options: Any) -> None:
+    """Save a picture to ``path``, which will be called ``name``.
+
+    Raises:
+        InputError: the format cannot hold it, or the disk is full.
+    """
+    try:
+        picture.save(path, **options)
+    except (OSError, ValueError, KeyError, struct.error) as error:  # what Pillow's encoders raise
+        raise InputError(f"cannot write the picture {name}: {error}; try another format, such as .png") from None

@@ -6,11 +6,13 @@ JSON file itself. Pairs are made by :func:`chmnet.data.making_pairs.make_pairs`.
 """
 
 import dataclasses
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from chmnet.data.making_pairs import Instance, make_pairs, without_outside
+from chmnet.data.making_pairs import Instance, make_pairs, outside, without_outside
 from chmnet.data.pairs import Box, Pair
 from chmnet.data.reading import (
     OnProblem,
@@ -21,10 +23,12 @@ from chmnet.data.reading import (
     read_all,
     read_box,
     read_json,
+    shorten,
     stop,
 )
 from chmnet.errors import InputError
 from chmnet.geometry import Size
+from chmnet.pictures import open_picture
 
 SPLITS = ("train", "val", "test")
 JsonObject = dict[str, object]
@@ -48,14 +52,77 @@ def load(
 
 def load_instances(root: str | Path, split: str = "test", on_problem: OnProblem = stop) -> list[Instance]:
     """The objects with visible keypoints (v > 0); keypoints outside their image are left out."""
-    file = find_annotations(root, split)
-    document = read_json(file)
-    images = _by_id(document, "images", file, on_problem)
-    categories = _by_id(document, "categories", file, on_problem)
-    entries = enumerate(field(document, "annotations", list, str(file)), start=1)
-    found = read_all(entries, lambda entry: _read_annotation(*entry, images, categories, file), on_problem)
+    tables = _read_tables(find_annotations(root, split), on_problem)
+    found = read_all(tables.annotations, lambda entry: _read_annotation(*entry, tables), on_problem)
     instances = [instance for instance in found if instance is not None]
     return [dataclasses.replace(one, keypoints=without_outside(one, on_problem)) for one in instances]
+
+
+@dataclasses.dataclass(frozen=True)
+class Category:
+    """A kind of object and the names of its keypoints."""
+
+    identifier: int
+    name: str
+    keypoint_names: tuple[str, ...]
+    skeleton: tuple[tuple[int, int], ...] = ()
+    """Keypoints that a line joins, counted from 1 as in COCO."""
+    supercategory: str = ""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Labels:
+    """Annotated pictures, checked one by one: their files open, and every keypoint lies in its picture."""
+
+    file: Path
+    categories: tuple[Category, ...]
+    """Those that have annotations, in the file's order; no two have one name."""
+    instances: tuple[Instance, ...]
+    """In the file's order; ``size`` is that of the picture as seen."""
+
+    def of(self, category: Category) -> list[Instance]:
+        """The annotated objects of a category."""
+        return [instance for instance in self.instances if instance.category == category.name]
+
+
+def load_labels(file: str | Path, images_root: str | Path | None = None, categories: Sequence[str] = ()) -> Labels:
+    """All that a file of COCO keypoints says of its objects, for work in which a wrong label does harm.
+
+    Unlike :func:`load_instances` it leaves nothing out in silence, and it opens every picture.
+
+    Args:
+        file: a JSON file; crowds and objects without keypoints are passed over.
+        images_root: where the pictures lie; ``None``: beside the file, or in ``images/``. File names may lead
+            anywhere from there, as in files that :mod:`chmnet.propagation` writes.
+        categories: names of the categories wanted; none: all.
+
+    Raises:
+        InputError: something is missing, broken, or contradicts the pictures; the message names file and entry.
+    """
+    file = Path(file)
+    if file.is_dir():
+        raise InputError(f"{file} is a folder; name a file of COCO keypoints")
+    if images_root is not None and not Path(images_root).is_dir():
+        raise InputError(f"there is no folder {images_root}; name the folder that holds the labelled pictures")
+    tables = _read_tables(file, stop)
+    if images_root is not None:
+        tables = dataclasses.replace(tables, folders=(Path(images_root),))
+    tables = dataclasses.replace(tables, anywhere=True)
+    _check_annotation_ids(tables)
+    wanted = _choose_categories(tables, categories)
+    others = tables.categories.keys() - wanted
+    read = (
+        _read_annotation(index, entry, tables)
+        for index, entry in tables.annotations
+        if not (isinstance(entry, dict) and repr(entry.get("category_id")) in map(repr, others))
+    )
+    instances = tuple(_check_picture(instance) for instance in read if instance is not None)
+    if not instances:
+        which = f" of {' or '.join(map(shorten, categories))}" if categories else ""
+        raise InputError(f"{file} has no annotation{which} with a visible keypoint (v > 0); label a picture first")
+    found = {instance.category for instance in instances}
+    used = [entry for key, entry in tables.categories.items() if key in wanted and entry["name"] in found]
+    return Labels(file, tuple(_read_category(entry, file) for entry in used), instances)
 
 
 def find_annotations(root: str | Path, split: str) -> Path:
@@ -77,31 +144,124 @@ def find_annotations(root: str | Path, split: str) -> Path:
     return found
 
 
+@dataclasses.dataclass(frozen=True)
+class _Tables:
+    """The parts of a file, and where its pictures are looked for."""
+
+    file: Path
+    images: dict[int, JsonObject]
+    categories: dict[int, JsonObject]
+    annotations: list[tuple[int, object]]
+    """Numbered from 1."""
+    folders: tuple[Path, ...]
+    anywhere: bool = False
+    """Whether file names may lead out of the folders."""
+
+
+def _read_tables(file: Path, on_problem: OnProblem) -> _Tables:
+    document = read_json(file)
+    return _Tables(
+        file,
+        _by_id(document, "images", file, on_problem),
+        _by_id(document, "categories", file, on_problem),
+        list(enumerate(field(document, "annotations", list, str(file)), start=1)),
+        (file.parent, file.parent / "images"),
+    )
+
+
 def _by_id(document: JsonObject, key: str, file: Path, on_problem: OnProblem) -> dict[int, JsonObject]:
+    seen: dict[int, int] = {}
+
     def read(entry: tuple[int, object]) -> tuple[int, JsonObject]:
         origin = f"{file}: {key} entry {entry[0]}"
         values = expect(entry[1], dict, "the entry", origin)
-        return field(values, "id", int, origin), values
+        identifier = field(values, "id", int, origin)
+        if seen.setdefault(identifier, entry[0]) != entry[0]:
+            raise InputError(f"{origin}: the id {identifier} is that of entry {seen[identifier]} too")
+        return identifier, values
 
     return dict(read_all(enumerate(field(document, key, list, str(file)), start=1), read, on_problem))
 
 
-def _read_annotation(
-    index: int, value: object, images: dict[int, JsonObject], categories: dict[int, JsonObject], file: Path
-) -> Instance | None:
+def _check_annotation_ids(tables: _Tables) -> None:
+    identifiers = [entry["id"] for _, entry in tables.annotations if isinstance(entry, dict) and "id" in entry]
+    (identifier, number), *_ = Counter(map(repr, identifiers)).most_common(1) or [("", 1)]
+    if number > 1:
+        raise InputError(f"{tables.file}: {number} annotations have the id {identifier}; ids must differ")
+
+
+def _choose_categories(tables: _Tables, names: Sequence[str]) -> set[int]:
+    """Ids of the categories that are wanted."""
+    known = {
+        identifier: field(entry, "name", str, f"{tables.file}: category {identifier}")
+        for identifier, entry in tables.categories.items()
+    }
+    for name in names:
+        if name not in known.values():
+            there = ", ".join(map(shorten, known.values())) or "none"
+            raise InputError(f"{tables.file} has no category {shorten(name)}; it has {there}")
+    wanted = {identifier for identifier, name in known.items() if not names or name in names}
+    twice = [name for name, number in Counter(known[identifier] for identifier in wanted).items() if number > 1]
+    if twice:
+        raise InputError(f"{tables.file}: two categories have the name {shorten(twice[0])}; names must differ")
+    return wanted
+
+
+def _read_category(entry: JsonObject, file: Path) -> Category:
+    origin = f"{file}: category {entry['id']}"
+    names = tuple(str(name) for name in field(entry, "keypoints", list, origin))
+    skeleton = []
+    for bone in field({"skeleton": entry.get("skeleton") or []}, "skeleton", list, origin):
+        if not (
+            isinstance(bone, list) and len(bone) == 2 and all(end in range(1, len(names) + 1) for end in bone)
+        ):
+            raise InputError(
+                f"{origin}: each line of 'skeleton' must join two of 1 … {len(names)}, got {shorten(bone)}"
+            )
+        skeleton.append((int(bone[0]), int(bone[1])))
+    group = entry.get("supercategory")
+    return Category(
+        field(entry, "id", int, origin),
+        field(entry, "name", str, origin),
+        names,
+        tuple(skeleton),
+        group if isinstance(group, str) else "",
+    )
+
+
+def _check_picture(instance: Instance) -> Instance:
+    """The instance with the size of its picture, if that agrees with the file and holds every keypoint."""
+    picture = open_picture(instance.path)
+    size = picture.height, picture.width
+    if instance.size not in (None, size):
+        height, width = instance.size or size
+        raise InputError(
+            f"{instance.origin}, its image: the file says {width}×{height} pixels, but {instance.path} has "
+            f"{size[1]}×{size[0]} as seen (upright); keypoints must be in its pixels"
+        )
+    for index in np.flatnonzero(outside(instance.keypoints, size)):
+        x, y = instance.keypoints[index]
+        raise InputError(
+            f"{instance.origin}: {instance.keypoint_names[index]} at ({x:g}, {y:g}) lies outside the picture "
+            f"of {size[1]}×{size[0]} pixels; move it, or give it v = 0"
+        )
+    return dataclasses.replace(instance, size=size)
+
+
+def _read_annotation(index: int, value: object, tables: _Tables) -> Instance | None:
     """One object; ``None`` if it has no keypoints, or is a crowd."""
-    origin = f"{file}: annotations entry {index}"
+    origin = f"{tables.file}: annotations entry {index}"
     entry = expect(value, dict, "the entry", origin)
     if "keypoints" not in entry or entry.get("iscrowd") == 1:
         return None
-    category = _refer(entry, "category_id", categories, "category", origin)
-    image = _refer(entry, "image_id", images, "image", origin)
+    category = _refer(entry, "category_id", tables.categories, "category", origin)
+    image = _refer(entry, "image_id", tables.images, "image", origin)
     names = tuple(str(name) for name in field(category, "keypoints", list, f"{origin}, its category"))
     keypoints = _read_keypoints(field(entry, "keypoints", list, origin), len(names), origin)
     if np.isnan(keypoints).all():
         return None
     file_name = field(image, "file_name", str, f"{origin}, its image")
-    path = find_below([file.parent, file.parent / "images"], file_name, "image", origin)
+    path = find_below(tables.folders, file_name, "image", origin, tables.anywhere)
     return Instance(
         name=f"{path.stem}.{index}",
         category=field(category, "name", str, f"{origin}, its category"),

@@ -77,6 +77,21 @@ def load(root: str | Path, split: str = "test", on_problem: OnProblem = stop) ->
     return with_unique_names(read_all(keypoints_from, lambda rows: reader.pair(*rows), on_problem))
 
 
+def load_unlabelled(root: str | Path, split: str = "train", on_problem: OnProblem = stop) -> list[Pair]:
+    """The pairs of one list without keypoints, each pair of pictures once, with the box of their largest object.
+
+    Mirrored rows and rows that exchange the two pictures say nothing new and are left out.
+    """
+    folder = dataset_folder(root, FOLDER)
+    reader = _Reader(folder)
+    pairs: dict[tuple[str, ...], Pair] = {}
+    for key, row in _by_images(read_table(folder / LISTS[split], IMAGE_COLUMNS), on_problem):
+        images = tuple(sorted(key[:2])) + key[2:]
+        if images not in pairs and row.values().get("flip", "0") == "0":
+            pairs[images] = reader.pair(row, no_keypoints=True)
+    return with_unique_names(list(pairs.values()))
+
+
 def training_pairs(root: str | Path) -> set[frozenset[str]]:
     """The image names of each pair of the official training list, without their order."""
     rows = read_table(dataset_folder(root, FOLDER) / LISTS["train"], IMAGE_COLUMNS)
@@ -106,13 +121,15 @@ class _Reader:
         self.boxes = read_json(self.boxes_file) if self.boxes_file.is_file() else {}
         self.annotation_of: dict[Path, tuple[np.ndarray, Box | None]] = {}
 
-    def pair(self, row: Row, keypoints_from: Row | None) -> Pair:
-        """The pair of a row; its keypoints from that row, or from the annotation files."""
+    def pair(self, row: Row, keypoints_from: Row | None = None, no_keypoints: bool = False) -> Pair:
+        """The pair of a row; its keypoints from that row, or from the annotation files, or none."""
         values = row.values()
         category = _read_class(values["class"], row.origin)
         names = [values["source_image"], values["target_image"]]
         paths = [self._find_image(name, row.origin) for name in names]
-        if keypoints_from is None:
+        if no_keypoints:
+            keypoints = [np.zeros((0, 2)), np.zeros((0, 2))]
+        elif keypoints_from is None:
             keypoints = self._annotated_keypoints(paths, category, row.origin)
         else:
             keypoints = _listed_keypoints(keypoints_from)
@@ -190,7 +207,9 @@ def _listed_keypoints(row: Row) -> list[np.ndarray]:
 
 
 def _fitting_box(boxes: list[Box], keypoints: np.ndarray) -> Box | None:
-    """The box with most of the keypoints inside; of equals the smallest."""
+    """The box with most of the keypoints inside, of equals the smallest; without keypoints the largest."""
+    if not len(keypoints):
+        return max(boxes, key=_area, default=None)
     return max(boxes, key=lambda box: (_count_inside(keypoints, box), -_area(box)), default=None)
 
 

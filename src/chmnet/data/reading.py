@@ -93,14 +93,15 @@ def is_file(path: Path) -> bool:
         return False
 
 
-def find_below(folders: Sequence[Path], name: str, what: str, origin: str) -> Path:
+def find_below(folders: Sequence[Path], name: str, what: str, origin: str, anywhere: bool = False) -> Path:
     """The first of ``folders`` that has the file ``name``.
 
     Raises:
-        InputError: no folder has it, or the name leads out of the folder (``../``, ``/etc``, ``C:``).
+        InputError: no folder has it, or the name leads out of the folder (``../``, ``/etc``, ``C:``), unless it
+            may lead ``anywhere``.
     """
     parts = PureWindowsPath(name)  # knows both kinds of slashes, and drives
-    if not name or ".." in parts.parts or parts.drive or parts.root:
+    if not name or (not anywhere and (".." in parts.parts or parts.drive or parts.root)):
         raise InputError(f"{origin}: the {what} {shorten(name)} must be a path below {folders[0]}")
     found = next((folder / name for folder in folders if is_file(folder / name)), None)
     if found is None:

@@ -16,11 +16,11 @@ from chmnet.errors import InputError
 from chmnet.evaluation.predictions import GRID_SIDE, GridMatches, Header, PredictionFile
 from chmnet.features import FeatureStore
 from chmnet.geometry import Size, grid_points, normalised_to_pixels
-from chmnet.matcher import MatchResult
 from chmnet.metrics import Prediction, Protocol, inside
 from chmnet.nn.chmnet import CHMNet
 from chmnet.nn.inference import for_inference
 from chmnet.nn.transfer import match_scores, sample_grid
+from chmnet.result import MatchResult
 
 
 def predict(

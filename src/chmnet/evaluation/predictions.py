@@ -6,22 +6,19 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from chmnet import __version__
 from chmnet.data.pairs import Pair
 from chmnet.errors import InputError
+from chmnet.journal import DAMAGED, Journal
 from chmnet.metrics import Prediction
 
 FORMAT = "chmnet-predictions-1"
 GRID_SIDE = 20
 """Candidate matches of the clutter measure: a regular grid of this many points a side."""
-
-_BEGINNING = f'{{"format": "{FORMAT}"'.encode()
-_DAMAGED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
-"""What reading a line that this module did not write may raise."""
 
 
 @dataclass(frozen=True)
@@ -70,10 +67,8 @@ class PredictionFile:
         self.predictions: dict[str, Prediction] = {}
         self.seconds = 0.0
         """Time that all predictions together took, in every run that added to the file."""
-        if self.path.is_dir():
-            raise InputError(f"{path} is a folder; name a file for the predictions")
-        if self.path.exists() and self.path.stat().st_size:
-            self._read()
+        self._journal = Journal(path, FORMAT, "predictions")
+        self._journal.read(self._take_line)
 
     def start(self, header: Header) -> None:
         """Begin a run, or go on with one that has the same header.
@@ -82,10 +77,7 @@ class PredictionFile:
             InputError: the file belongs to another run.
         """
         if self.header is None:
-            try:
-                self.path.write_text(json.dumps({"format": FORMAT, **asdict(header)}) + "\n", encoding="utf-8")
-            except OSError as error:
-                raise InputError(f"cannot write the predictions to {self.path}: {error.strerror}") from None
+            self._journal.start(asdict(header))
             self.header = header
         elif self.header != header:
             names = [name for name, value in asdict(header).items() if value != getattr(self.header, name)]
@@ -111,8 +103,7 @@ class PredictionFile:
                 "source_inside": _encode(np.packbits(grid.source_inside)),
                 "target_inside": _encode(np.packbits(grid.target_inside)),
             }
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+        self._journal.add(record)
 
     @property
     def complete(self) -> bool:
@@ -129,35 +120,13 @@ class PredictionFile:
             file.readline()
             try:
                 return {record["pair"]: _decode_grid(record["grid"]) for record in map(json.loads, file)}
-            except _DAMAGED:
+            except DAMAGED:
                 raise InputError(f"{self.path} holds no grid matches; evaluate again with --clutter") from None
-
-    def _read(self) -> None:
-        whole = 0
-        with self.path.open("rb") as file:
-            for number, line in enumerate(file):
-                if not line.endswith(b"\n"):  # cut short
-                    if number == 0 and not line.startswith(_BEGINNING[: len(line)]):
-                        self._refuse(1)
-                    break
-                try:
-                    self._take_line(number, json.loads(line))
-                except _DAMAGED:
-                    self._refuse(number + 1)
-                whole += len(line)
-        if whole < self.path.stat().st_size:
-            with self.path.open("r+b") as file:
-                file.truncate(whole)
-
-    def _refuse(self, line: int) -> NoReturn:
-        raise InputError(
-            f"{self.path}, line {line}, is not a file of predictions; name another file, or delete it"
-        ) from None
 
     def _take_line(self, number: int, record: dict[str, Any]) -> None:
         if number == 0:
-            if record.pop("format") != FORMAT or not isinstance(record["model"], dict):
-                raise ValueError
+            if not isinstance(record["model"], dict):
+                raise TypeError
             self.header = Header(**record)
             return
         points = np.array(record["points"], dtype=np.float64).reshape(-1, 2)

@@ -6,7 +6,14 @@ from chmnet.nn.hough import HoughMatching
 from chmnet.nn.inference import for_inference
 from chmnet.nn.prior import HoughPrior, apply_hough_prior, fit_projections
 from chmnet.nn.sharing import TapGroups, tap_groups
-from chmnet.nn.transfer import dense_flow, match_confidence, match_scores, soft_argmax, transfer_keypoints
+from chmnet.nn.transfer import (
+    border_trust,
+    dense_flow,
+    match_confidence,
+    match_scores,
+    soft_argmax,
+    transfer_keypoints,
+)
 from chmnet.nn.voting import NeighbourhoodConsensus, RegularisedHoughMatching
 
 __all__ = [
@@ -21,6 +28,7 @@ __all__ = [
     "ResNet",
     "TapGroups",
     "apply_hough_prior",
+    "border_trust",
     "build_backbone",
     "dense_flow",
     "fit_projections",

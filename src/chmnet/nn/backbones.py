@@ -81,6 +81,37 @@ class Backbone(nn.Module, ABC):
             self.requires_grad_(False)
             self.eval()
 
+    def freeze_before(self, layer: str) -> None:
+        """Let only ``layer`` and what comes after it learn.
+
+        Args:
+            layer: the start of a parameter's name up to a dot: ``layer3`` of a ResNet, ``blocks.3`` of
+                EfficientNet-Lite0.
+
+        Raises:
+            ConfigError: the backbone has no such layer.
+        """
+        names = [name for name, _ in self.named_parameters()]
+        first = next((number for number, name in enumerate(names) if name.startswith(f"{layer}.")), None)
+        if first is None:
+            raise ConfigError(
+                f"there is no layer {layer!r} to start from; this backbone has {', '.join(self._parts())}"
+            )
+        for parameter in list(self.parameters())[:first]:
+            parameter.requires_grad_(False)
+
+    def _parts(self) -> list[str]:
+        """Names that :meth:`freeze_before` knows: modules of the first level, or of a list of modules."""
+        parts = []
+        for name, module in self.named_children():
+            inside = (
+                [f"{name}.{number}" for number, _ in enumerate(module)]
+                if isinstance(module, nn.ModuleList)
+                else []
+            )
+            parts += inside or [name]
+        return parts
+
     def train(self, mode: bool = True) -> "Backbone":
         """Switch between training and inference; a frozen backbone always infers."""
         super().train(mode and not self.frozen)

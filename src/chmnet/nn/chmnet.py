@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from einops import rearrange
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from chmnet.config import ModelConfig
@@ -149,7 +149,7 @@ class MatchingHead(nn.Module):
         return Pyramid(levels, (features.shape[2], features.shape[3]))
 
     def match(
-        self, source: Pyramid, target: Pyramid, chunk_bytes: int = CHUNK_BYTES
+        self, source: Pyramid, target: Pyramid, chunk_bytes: int = CHUNK_BYTES, filtered: bool = True
     ) -> Float[Tensor, "b 1 HS WS HT WT"]:
         """Match two images whose pyramids are known.
 
@@ -157,16 +157,48 @@ class MatchingHead(nn.Module):
             source: features of the source images.
             target: features of the target images.
             chunk_bytes: without gradients the finer grid is worked on in pieces about this large.
+            filtered: apply the mutual filter, where the configuration has one.
         """
+        filtered = filtered and self.config.mutual_filter
         with torch.autocast(source.levels[0].device.type, enabled=False):
             scores = self.vote_over_scales(self.correlate(source, target))
-            fine_source, fine_target = self.fine_size(source.size), self.fine_size(target.size)
-            scores = resize_correlation(scores, fine_source, target.size)
-            if torch.is_grad_enabled():
-                scores = self._score(resize_correlation(scores, fine_source, fine_target))
-                return mutual_nearest_neighbour_filter(scores) if self.config.mutual_filter else scores
-            scores = self._score_in_chunks(scores, fine_target, chunk_bytes)
-            return filter_in_place(scores, chunk_bytes) if self.config.mutual_filter else scores
+            return self._refine(scores, source.size, target.size, chunk_bytes, filtered)
+
+    def match_with_scales(
+        self, source: Pyramid, target: Pyramid, chunk_bytes: int = CHUNK_BYTES
+    ) -> tuple[Float[Tensor, "b 1 HS WS HT WT"], Int64[Tensor, "b hs ws ht wt"]]:
+        """As :meth:`match`, and which pair of scales won each match of the feature grids.
+
+        The pair of the source's scale i and the target's j has the number ``i · scales + j``.
+
+        Raises:
+            InputError: the head votes over one scale only.
+        """
+        if not self.over_scales:
+            raise InputError("this head works on one scale; heads with dimensions 6d-4d vote over several")
+        with torch.autocast(source.levels[0].device.type, enabled=False):
+            votes = self.first(self.correlate(source, target))
+            winners = votes.amax(1).flatten(1, 2).argmax(1)
+            scores = self._activate(votes.amax((2, 3)))
+            refined = self._refine(scores, source.size, target.size, chunk_bytes, self.config.mutual_filter)
+            return refined, winners
+
+    def _refine(
+        self,
+        scores: Float[Tensor, "b c hs ws ht wt"],
+        source_size: Size,
+        target_size: Size,
+        chunk_bytes: int,
+        filtered: bool,
+    ) -> Float[Tensor, "b 1 HS WS HT WT"]:
+        """The finer grid, its vote and the filter."""
+        fine_source, fine_target = self.fine_size(source_size), self.fine_size(target_size)
+        scores = resize_correlation(scores, fine_source, target_size)
+        if torch.is_grad_enabled():
+            scores = self._score(resize_correlation(scores, fine_source, fine_target))
+            return mutual_nearest_neighbour_filter(scores) if filtered else scores
+        scores = self._score_in_chunks(scores, fine_target, chunk_bytes)
+        return filter_in_place(scores, chunk_bytes) if filtered else scores
 
     def fine_size(self, size: Size) -> Size:
         """(height, width) of the grid that a feature grid is matched on."""
@@ -239,6 +271,9 @@ class MatchingHead(nn.Module):
                 scores = mutual_nearest_neighbour_filter(scores)
         else:
             scores = self.first(correlation).amax((2, 3))
+        return self._activate(scores)
+
+    def _activate(self, scores: Float[Tensor, "b c hs ws ht wt"]) -> Float[Tensor, "b c hs ws ht wt"]:
         # Only learned votes are logits; the others' scores are similarities already.
         return scores.sigmoid() if self.config.matching == "hough" else scores
 
@@ -305,7 +340,8 @@ class CHMNet(nn.Module):
             InputError: even one image after the other, row by row, would need more; the message says how much.
         """
         self._check_batches(source, target)
-        chunk_bytes = self._chunk_bytes(source, target, memory_mb)
+        sides = (source.shape[2], source.shape[3]), (target.shape[2], target.shape[3])
+        chunk_bytes = self.chunk_bytes(*sides, memory_mb, len(source))
         sizes = [side for images in (source, target) for side in self.head.fine_size(feature_grid(images.shape))]
         output = source.new_empty(len(source), 1, *sizes)
         with torch.no_grad():
@@ -315,27 +351,31 @@ class CHMNet(nn.Module):
                 output[item] = self.head.match(here, there, chunk_bytes)[0]
         return output
 
-    def _chunk_bytes(self, source: Tensor, target: Tensor, memory_mb: float) -> int:
-        """What a memory limit leaves for the pieces of the finer grid."""
+    def chunk_bytes(self, source_size: Size, target_size: Size, memory_mb: float, batch: int = 1) -> int:
+        """What a memory limit leaves for the pieces of the finer grid, images of these sizes being matched.
+
+        Raises:
+            InputError: the limit is too low; the message says how much is needed.
+        """
         if not (math.isfinite(memory_mb) and memory_mb > 0):
             raise InputError(f"memory_mb must be a positive, finite number of megabytes, got {memory_mb}")
-        pixels = max(images.shape[2] * images.shape[3] for images in (source, target))
+        pixels = max(math.prod(size) for size in (source_size, target_size))
         coarse_cells, fine_cells = 1, 1
-        for images in (source, target):
-            grid = feature_grid(images.shape)
+        for size in (source_size, target_size):
+            grid = feature_grid(size)
             coarse_cells, fine_cells = (
                 coarse_cells * math.prod(grid),
                 fine_cells * math.prod(self.head.fine_size(grid)),
             )
-        number_bytes = source.element_size()
+        number_bytes = next(self.parameters()).element_size()
         channels = self.config.channels
         if self.config.matching == "consensus":
             channels = 2 * max(self.config.consensus_channels)
         levels = len(self.head.scales) ** 2 * channels
         first = VOTE_COPIES * levels * coarse_cells * number_bytes
-        results = (len(source) + 1) * fine_cells * number_bytes  # all, and the one at hand
+        results = (batch + 1) * fine_cells * number_bytes  # all, and the one at hand
         fixed = OTHER_BYTES + pixels * BACKBONE_BYTES + max(first, results)
-        rows = self.head.fine_size(feature_grid(source.shape))[0]
+        rows = self.head.fine_size(feature_grid(source_size))[0]
         piece = min(rows, 1 + 2 * self.head.reach(rows))
         least = PIECE_COPIES * self.config.channels * fine_cells * number_bytes * piece // rows
         limit = int(memory_mb * 2**20)

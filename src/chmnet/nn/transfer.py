@@ -24,6 +24,10 @@ CYCLE_SIGMA = 1.5
 """Cells by which there-and-back may miss before confidence falls to exp(−1/2)."""
 
 
+BORDER_DOUBT = 0.6
+"""What a match at the very border loses of its confidence."""
+
+
 def soft_argmax(
     correlation: Float[Tensor, "b 1 hs ws ht wt"], config: TransferConfig = TransferConfig()
 ) -> Float[Tensor, "b hs ws 2"]:
@@ -48,6 +52,17 @@ def soft_argmax(
 def _expected_positions(
     correlation: Float[Tensor, "b hs ws ht wt"], config: TransferConfig
 ) -> Float[Tensor, "b hs ws 2"]:
+    probability = match_probabilities(correlation, config)
+    height, width = probability.shape[-2:]
+    x = (probability.sum(-2) * grid_axis(width, like=probability)).sum(-1)
+    y = (probability.sum(-1) * grid_axis(height, like=probability)).sum(-1)
+    return torch.stack([x, y], dim=-1).to(correlation.dtype)
+
+
+def match_probabilities(
+    correlation: Float[Tensor, "b hs ws ht wt"], config: TransferConfig = TransferConfig()
+) -> Float[Tensor, "b hs ws ht wt"]:
+    """For each source position, how likely each target position is its match: what soft-argmax averages over."""
     scores = correlation.float() if correlation.dtype.itemsize < 4 else correlation
     height, width = scores.shape[-2:]
     if config.gaussian_sigma > 0:
@@ -58,10 +73,7 @@ def _expected_positions(
     scores = scores.flatten(-2)
     # The best first becomes zero: no score, however large, overflows when divided by a low temperature.
     scores = (scores - scores.detach().amax(-1, keepdim=True)) / config.temperature
-    probability = scores.softmax(-1).unflatten(-1, (height, width))
-    x = (probability.sum(-2) * grid_axis(width, like=scores)).sum(-1)
-    y = (probability.sum(-1) * grid_axis(height, like=scores)).sum(-1)
-    return torch.stack([x, y], dim=-1).to(correlation.dtype)
+    return scores.softmax(-1).unflatten(-1, (height, width))
 
 
 def _bell(centre: Tensor, length: int, config: TransferConfig, like: Tensor) -> Float[Tensor, "b hs ws length"]:
@@ -86,12 +98,20 @@ def sample_grid(
     """
     if values.dtype.itemsize < 4:
         return sample_grid(values.float(), keypoints.float(), config).to(values.dtype)
-    keypoints = keypoints.to(values.dtype).nan_to_num(nan=0.0, posinf=_FAR, neginf=-_FAR).clamp(-_FAR, _FAR)
-    height, width = values.shape[1:3]
-    dx = keypoints[..., :1] - grid_axis(width, like=values)
-    dy = keypoints[..., 1:] - grid_axis(height, like=values)
-    nearest_cell = dy.abs().argmin(-1) * width + dx.abs().argmin(-1)
-    weights = F.one_hot(nearest_cell, height * width).to(values.dtype)
+    weights = sampler_weights(keypoints.to(values.dtype), (values.shape[1], values.shape[2]), config)
+    return weights @ rearrange(values, "b h w k -> b (h w) k")
+
+
+def sampler_weights(
+    keypoints: Float[Tensor, "b n 2"], size: Size, config: TransferConfig = TransferConfig()
+) -> Float[Tensor, "b n cells"]:
+    """How much each point of a grid of ``size`` counts for each keypoint; see :func:`sample_grid`."""
+    keypoints = keypoints.nan_to_num(nan=0.0, posinf=_FAR, neginf=-_FAR).clamp(-_FAR, _FAR)
+    height, width = size
+    dx = keypoints[..., :1] - grid_axis(width, like=keypoints)
+    dy = keypoints[..., 1:] - grid_axis(height, like=keypoints)
+    nearest = dy.abs().argmin(-1) * width + dx.abs().argmin(-1)
+    weights = F.one_hot(nearest, height * width).to(keypoints.dtype)
     if config.sampler == "soft":
         if config.scale_with_grid:  # distances as they would be on the paper's grid
             dx = dx * ((width - 1) / (REFERENCE_GRID - 1))
@@ -101,7 +121,7 @@ def sample_grid(
         cone = (config.sampler_threshold - (squared + 1e-5).sqrt()).clamp(min=0)
         total = cone.sum(-1, keepdim=True)
         weights = torch.where(total > 0, cone / total.clamp(min=1e-12), weights)
-    return weights @ rearrange(values, "b h w k -> b (h w) k")
+    return weights
 
 
 def transfer_keypoints(
@@ -140,14 +160,14 @@ def match_scores(
 ) -> Float[Tensor, "b n"]:
     """Score of each match of two normalised points: the correlation at the nearest pair of grid positions."""
     height, width = correlation.shape[2:4]
-    rows = _nearest_cell(source, (height, width))
-    columns = _nearest_cell(target, (correlation.shape[4], correlation.shape[5]))
+    rows = nearest_cell(source, (height, width))
+    columns = nearest_cell(target, (correlation.shape[4], correlation.shape[5]))
     matrix = correlation[:, 0].flatten(3).flatten(1, 2)
     items = torch.arange(len(matrix), device=matrix.device)[:, None]
     return matrix[items, rows, columns]
 
 
-def _nearest_cell(points: Float[Tensor, "b n 2"], size: Size) -> Int64[Tensor, "b n"]:
+def nearest_cell(points: Float[Tensor, "b n 2"], size: Size) -> Int64[Tensor, "b n"]:
     """Number of the grid point nearest to each point, row by row."""
     height, width = size
     x, y = normalised_to_grid(points.double(), size).unbind(-1)
@@ -158,6 +178,7 @@ def match_confidence(
     correlation: Float[Tensor, "b 1 hs ws ht wt"],
     config: TransferConfig = TransferConfig(),
     positions: Float[Tensor, "b hs ws 2"] | None = None,
+    back: Float[Tensor, "b ht wt 2"] | None = None,
 ) -> Float[Tensor, "b hs ws"]:
     """How far each source position can be trusted, 0 … 1: does going there and back end where it began?
 
@@ -168,10 +189,33 @@ def match_confidence(
         correlation: score of every pair of grid positions.
         config: how scores become positions.
         positions: the position map of the correlation, where it is known already.
+        back: that of the exchanged correlation, from the target to the source, likewise.
     """
     there = soft_argmax(correlation, config) if positions is None else positions
-    back = soft_argmax(exchange(correlation), config)
+    back = soft_argmax(exchange(correlation), config) if back is None else back
     size = (there.shape[1], there.shape[2])
     start = grid_points(size, like=there)
     miss = normalised_to_grid(_sample_positions(back, there), size) - normalised_to_grid(start, size)
     return torch.exp(-miss.square().sum(-1) / (2 * CYCLE_SIGMA**2))
+
+
+def border_trust(positions: Float[Tensor, "b hs ws 2"], size: Size) -> Float[Tensor, "b hs ws"]:
+    """How far positions can be trusted for where they lie in the target: 0.4 at its border, 1 well inside.
+
+    A point whose match lies beyond the border ends at the border, which may answer that it came from there: going
+    there and back does not tell. With b the distance from the border in cells it is ``1 − 0.6 exp(−b² / 2)``.
+    Along a grid of one cell there is no inside, and its border does not count.
+
+    Args:
+        positions: position map from :func:`soft_argmax`.
+        size: (height, width) of the target grid.
+
+    Example:
+        >>> border_trust(torch.tensor([[[[-1.0, 0.0], [0.0, 0.0]]]]), (9, 9))[0, 0]
+        tensor([0.4000, 0.9998])
+    """
+    cells = normalised_to_grid(positions.float(), size)
+    last = cells.new_tensor([size[1] - 1, size[0] - 1])
+    inside = torch.minimum(cells, last - cells).clamp(min=0)
+    inside = torch.where(last > 0, inside, torch.inf).amin(-1)
+    return (1 - BORDER_DOUBT * torch.exp(-inside.square() / 2)).to(positions.dtype)

@@ -11,19 +11,23 @@ from chmnet.config import ModelConfig, TomlConfig, check_range
 from chmnet.errors import ConfigError
 
 ANNOTATED = ("pf-pascal", "pf-willow", "spair-71k", "animal-pose", "coco")
-"""Data sets with keypoints; the other source of pairs is ``synthetic``."""
+"""Data sets with keypoints; the other sources of pairs are ``list`` and ``synthetic``."""
 
 
 @dataclass(frozen=True)
 class SourceConfig(TomlConfig):
     """One source of pairs."""
 
-    dataset: Literal["pf-pascal", "pf-willow", "spair-71k", "animal-pose", "coco", "synthetic"] = "pf-pascal"
+    dataset: Literal["pf-pascal", "pf-willow", "spair-71k", "animal-pose", "coco", "list", "synthetic"] = (
+        "pf-pascal"
+    )
+    """A data set, a ``list`` of pairs that ``chmnet data list`` or ``label`` wrote, or ``synthetic`` pairs."""
     split: Literal["train", "val", "test"] = "train"
     """Test pairs are refused as training data."""
     path: str = ""
     """``synthetic``: a folder of pictures (empty: generated textures); ``coco``: the annotation file, or a folder
-    with ``annotations_train.json``; else the folder that holds the data sets, instead of the command's."""
+    with ``annotations_train.json``; ``list``: the file; else the folder that holds the data sets, instead of the
+    command's."""
     count: int = 0
     """Pairs of an epoch, drawn anew each time; 0: every pair ``weight`` times, for ``synthetic`` 100."""
     weight: float = 1.0
@@ -103,6 +107,9 @@ class TrainingConfig(TomlConfig):
     match_temperature: float = 0.0
     """Divides the scores in that loss; 0: the transfer's. A higher one keeps the transfer sharp while scores stay
     far from saturated in training."""
+    backbone_from: str = ""
+    """First layer of the backbone that learns, such as ``blocks.3``; what comes before keeps its weights, which
+    saves a third of a step. Empty: all of it learns, unless it is frozen."""
     batch_statistics: bool = True
     """Let batch norms of a trained backbone use and learn the statistics of a batch; off: they keep those they
     have, which suits small batches."""
@@ -161,6 +168,8 @@ class TrainingConfig(TomlConfig):
                 raise ConfigError(
                     f'the test split of {source.dataset} is never training data; use split = "train"'
                 )
+            if source.dataset == "list" and not source.path:
+                raise ConfigError("a list of pairs needs a path: the file that `chmnet data label` wrote")
         if self.frozen and (self.augmentation.crop or self.augmentation.colour):
             raise ConfigError(
                 "a frozen backbone sees each picture once: crop and colour must be 0; flip and swap are possible"

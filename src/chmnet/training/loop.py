@@ -149,6 +149,10 @@ class Run:
                     "set backbone_weights to the same file"
                 )
         self.progress = saved.progress if saved else Progress(backbone_sha256=sha256)
+        if self.config.backbone_from and not self.config.frozen:
+            for backbone in (self.model.backbone, self.model.target_backbone):
+                if backbone is not None:
+                    backbone.freeze_before(self.config.backbone_from)
         self.optimiser = build_optimiser(self.model, self.config)
         decay = self.config.average_decay
         self.average = WeightAverage(trainable(self.model), decay) if decay else None

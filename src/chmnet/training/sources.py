@@ -212,15 +212,30 @@ def _open_source(
 ) -> PairSource:
     if config.dataset == "synthetic":
         return SyntheticSource(config, _pictures(config), int(np.random.default_rng(seeds).integers(2**31)))
-    pairs = _annotated_pairs(config, Path(config.path) if config.path else root)
+    if config.dataset == "list":
+        pairs = _listed_pairs(Path(config.path), root)
+    else:
+        pairs = _annotated_pairs(config, Path(config.path) if config.path else root)
     if not pairs:
         raise InputError(f"{config.dataset} has no pairs left for its split {config.split}")
     return AnnotatedSource(config, pairs, augmentation or AugmentationConfig())
 
 
-def _annotated_pairs(config: SourceConfig, root: Path | None) -> list[Pair]:
+def _listed_pairs(path: Path, root: Path | None) -> list[Pair]:
+    """The pairs of a list; where PF-PASCAL lies below the root, without those of its test list."""
+    root = _known_root(root, f"what {path.name} lists")
+    pairs = data.lists.read_list(path, root)
+    return without_test_pairs(pairs, root) if (root / data.pf_pascal.FOLDER).is_dir() else pairs
+
+
+def _known_root(root: Path | None, what: str) -> Path:
     if root is None:
-        raise InputError(f"where is {config.dataset}? Name its folder with --root or CHMNET_DATA")
+        raise InputError(f"where is {what}? Name its folder with --root or CHMNET_DATA")
+    return root
+
+
+def _annotated_pairs(config: SourceConfig, root: Path | None) -> list[Pair]:
+    root = _known_root(root, config.dataset)
     options: dict[str, object] = {}
     if config.dataset in ("animal-pose", "coco"):
         options = {"minimum_common": config.minimum_common, "maximum_pairs": config.maximum_pairs}
@@ -241,7 +256,7 @@ def _annotated_pairs(config: SourceConfig, root: Path | None) -> list[Pair]:
 
 
 def without_test_pairs(pairs: list[Pair], root: Path) -> list[Pair]:
-    """PF-PASCAL's training pairs without those that its test list has too, in either order."""
+    """Training pairs without those that PF-PASCAL's test list has too, in either order."""
     listed = {data.image_names(pair) for pair in data.load_pairs("pf-pascal", root, "test")}
     kept = data.deduplicate(pairs, listed)
     logger.info("pf-pascal: %d of %d training pairs stand in the test list", len(pairs) - len(kept), len(pairs))

@@ -3,6 +3,30 @@
 from chmnet.viz.cost import plot_cost
 from chmnet.viz.curves import plot_pck, plot_precision_recall
 from chmnet.viz.errors import draw_errors
-from chmnet.viz.matches import draw_matches
+from chmnet.viz.heat import draw_confidence, draw_heat
+from chmnet.viz.kernels import draw_kernel, draw_kernels
+from chmnet.viz.keypoints import draw_keypoints
+from chmnet.viz.matches import draw_matches, draw_scales, draw_top_matches
+from chmnet.viz.morph import morph_frames
+from chmnet.viz.panels import contact_sheet
+from chmnet.viz.warps import blend, checkerboard, draw_warp
 
-__all__ = ["draw_errors", "draw_matches", "plot_cost", "plot_pck", "plot_precision_recall"]
+__all__ = [
+    "blend",
+    "checkerboard",
+    "contact_sheet",
+    "draw_confidence",
+    "draw_errors",
+    "draw_heat",
+    "draw_kernel",
+    "draw_kernels",
+    "draw_keypoints",
+    "draw_matches",
+    "draw_scales",
+    "draw_top_matches",
+    "draw_warp",
+    "morph_frames",
+    "plot_cost",
+    "plot_pck",
+    "plot_precision_recall",
+]

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from chmnet.errors import InputError
-from chmnet.viz.matches import colour
+from chmnet.viz.style import colour
 
 # Colour, hatching, dashes and marks all tell the two apart: any one of them is enough.
 CANDIDATES = (

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
-from chmnet.viz.matches import colour
+from chmnet.viz.style import DASHES, colour
 
 Points = Sequence[tuple[float, float]]
 
@@ -34,7 +34,9 @@ def _plot(curves: Mapping[str, Points], x_label: str, y_label: str) -> Figure:
     figure = Figure(figsize=(5, 3.4), layout="constrained")
     axes = figure.subplots()
     for number, (name, points) in enumerate(curves.items()):
-        axes.plot([x for x, _ in points], [y for _, y in points], label=name, color=colour(number), linewidth=2)
+        dashes = DASHES[number % len(DASHES)]
+        x, y = [point[0] for point in points], [point[1] for point in points]
+        axes.plot(x, y, label=name, color=colour(number), linestyle=dashes, linewidth=2)
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
     axes.grid(alpha=0.3)

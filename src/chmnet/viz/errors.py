@@ -1,9 +1,15 @@
 """Predicted against true keypoints: how far off each one is."""
 
 import numpy as np
-from PIL import Image, ImageDraw
+from PIL import Image
 
-from chmnet.viz.matches import colour, panels
+from chmnet.viz.canvas import Canvas
+from chmnet.viz.matches import check_pairs
+from chmnet.viz.panels import Entry, add_legend, panels
+from chmnet.viz.style import INK, colour, sizes
+
+MARGIN = 2.6
+"""Space around pictures for marks with numbers beside them, in radii of a numbered point."""
 
 
 def draw_errors(
@@ -26,24 +32,31 @@ def draw_errors(
         truth: where they are.
         side: largest height and width of each picture in the drawing, in pixels.
 
+    Raises:
+        InputError: the numbers of points differ, or a point is not finite.
+
     Example:
         >>> grey = Image.new("RGB", (60, 40), "grey")
         >>> one = np.array([[10.0, 10.0]])
-        >>> draw_errors(grey, grey, one, one + 5, one, side=120).size
-        (244, 80)
+        >>> draw_errors(grey, grey, one, one + 5, one, side=240).width
+        544
     """
-    drawing = panels(source, target, side)
-    draw = ImageDraw.Draw(drawing.canvas)
-    radius, line = max(3, side // 60), max(1, side // 160)
-    starts, found, true = drawing.on_source(source_points), drawing.on_target(predicted), drawing.on_target(truth)
+    check_pairs(source_points, predicted)
+    check_pairs(source_points, truth)
+    row, size = panels([source, target], side, MARGIN), sizes(side)
+    starts, found, true = row.on(0, source_points), row.on(1, predicted), row.on(1, truth)
+    canvas, halo = Canvas(row.picture), 0.6 * size.line
+    reach, along = 0.7 * size.radius, np.array([0.7 * size.radius, 0.0])
     for number, (start, cross, circle) in enumerate(zip(starts, found, true, strict=True)):
-        fill = colour(number)
-        for x, y in (start, circle):
-            draw.ellipse([x - radius, y - radius, x + radius, y + radius], outline="white", width=line + 2)
-            draw.ellipse([x - radius, y - radius, x + radius, y + radius], outline=fill, width=line + 1)
-        draw.line([*circle, *cross], fill=fill, width=line)
-        x, y = cross
-        for shade, width in (("white", line + 2), (fill, line)):
-            draw.line([x - radius, y - radius, x + radius, y + radius], fill=shade, width=width)
-            draw.line([x - radius, y + radius, x + radius, y - radius], fill=shade, width=width)
-    return drawing.canvas
+        canvas.numbered(start, str(number + 1), colour(number), size.radius)
+        canvas.line(circle, cross, colour(number), size.line, halo=halo)
+    for number, (cross, circle) in enumerate(zip(found, true, strict=True)):
+        canvas.ring(circle, size.radius, colour(number), 1.5 * size.line, halo=halo)
+        canvas.cross(cross, reach, colour(number), 1.5 * size.line, halo=halo)
+        canvas.beside(circle, size.radius, str(number + 1), size.text)
+    entries = [
+        Entry(lambda legend, place: legend.ring(place, reach, INK, 1.5 * size.line), "truth", reach),
+        Entry(lambda legend, place: legend.cross(place, reach, INK, 1.5 * size.line), "found", reach),
+        Entry(lambda legend, place: legend.line(place - along, place + along, INK, size.line), "error", reach),
+    ]
+    return add_legend(canvas.picture(), entries, size.text)

@@ -1,55 +1,20 @@
-"""Two pictures side by side with numbered points and a line from each point to its match."""
+"""Matches on two pictures: a few with numbers, hundreds as thin lines, the scales that won."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image
 
-# Okabe and Ito's colours: told apart by people with any kind of colour vision.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A7A00", "#000000")
+from chmnet.errors import InputError
+from chmnet.viz.canvas import Canvas
+from chmnet.viz.panels import Entry, add_legend, panels
+from chmnet.viz.style import INK, Sizes, colour, position_colours, sizes
 
+DOUBTFUL_BELOW = 0.5
+"""Matches of less confidence are drawn hollow."""
 
-MOST_EXTREME = 8.0
-"""Pictures narrower than 1 to 8 are drawn as 1 to 8: a drawing one pixel high shows nothing."""
-
-
-class Panels(NamedTuple):
-    """Two pictures on one canvas, and where their pixels went."""
-
-    canvas: Image.Image
-    source_scale: np.ndarray
-    target_scale: np.ndarray
-    target_shift: float
-
-    def on_source(self, points: np.ndarray) -> np.ndarray:
-        """Points of the source in pixels of the canvas."""
-        return points * self.source_scale
-
-    def on_target(self, points: np.ndarray) -> np.ndarray:
-        """Points of the target in pixels of the canvas."""
-        return points * self.target_scale + (self.target_shift, 0.0)
-
-
-def panels(source: Image.Image, target: Image.Image, side: int) -> Panels:
-    """Put two pictures side by side with one height, neither larger than ``side``."""
-    widest = min(max(source.width / source.height, target.width / target.height, 1.0), MOST_EXTREME)
-    height = round(side / widest)
-    gap = max(4, side // 40)
-    left, right = _scaled(source, height), _scaled(target, height)
-    canvas = Image.new("RGB", (left.width + gap + right.width, height), "white")
-    canvas.paste(left, (0, 0))
-    canvas.paste(right, (left.width + gap, 0))
-    return Panels(
-        canvas,
-        np.array([left.width / source.width, height / source.height]),
-        np.array([right.width / target.width, height / target.height]),
-        left.width + gap,
-    )
-
-
-def colour(number: int) -> str:
-    """The colour of the point with this number."""
-    return COLOURS[number % len(COLOURS)]
+SCALES_MARGIN = 3.4
+"""Space around pictures for large circles and their numbers, in radii of a numbered point."""
 
 
 def draw_matches(
@@ -58,8 +23,14 @@ def draw_matches(
     source_points: np.ndarray,
     target_points: np.ndarray,
     side: int = 480,
+    confidence: np.ndarray | None = None,
+    doubtful_below: float = DOUBTFUL_BELOW,
+    labels: Sequence[str] | None = None,
 ) -> Image.Image:
-    """Draw matches; both pictures get the same height.
+    """Two pictures side by side, a numbered point and a line for each match.
+
+    With confidences, surer matches have stronger lines; doubtful ones are hollow, their lines thin and dashed,
+    and a legend below says so.
 
     Args:
         source: RGB picture on the left.
@@ -67,28 +38,176 @@ def draw_matches(
         source_points: ``n`` rows (x, y) in pixels of the source.
         target_points: where they lie in the target.
         side: largest height and width of each picture in the drawing, in pixels.
+        confidence: of each match, 0 … 1; ``None``: all are drawn alike.
+        doubtful_below: matches of less confidence are doubtful.
+        labels: a short text for each match instead of its number.
+
+    Raises:
+        InputError: the numbers of points, confidences and labels differ, or a point is not finite.
 
     Example:
         >>> grey = Image.new("RGB", (60, 40), "grey")
         >>> draw_matches(grey, grey, np.array([[10, 10]]), np.array([[12, 9]]), side=120).size
-        (244, 80)
+        (276, 98)
     """
-    drawing = panels(source, target, side)
-    starts, ends = drawing.on_source(source_points), drawing.on_target(target_points)
-    draw = ImageDraw.Draw(drawing.canvas)
-    line, radius = max(1, side // 240), max(4, side // 50)
-    font = ImageFont.load_default(size=max(7, int(radius * 1.3)))
-    for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
-        draw.line([*start, *end], fill=colour(number), width=line)
-    for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
-        for x, y in (start, end):
-            box = [x - radius, y - radius, x + radius, y + radius]
-            draw.ellipse(box, fill=colour(number), outline="white", width=line)
-            draw.text((x, y), str(number + 1), fill="white", anchor="mm", font=font)
-    return drawing.canvas
+    check_pairs(source_points, target_points)
+    doubtful = _doubtful(len(source_points), confidence, doubtful_below)
+    names = _labels(len(source_points), labels)
+    strength = np.ones(len(source_points)) if confidence is None else np.nan_to_num(np.clip(confidence, 0, 1))
+    order = np.argsort(strength, kind="stable").tolist()  # the surest on top
+    row, size = panels([source, target], side), sizes(side)
+    starts, ends = row.on(0, source_points), row.on(1, target_points)
+    canvas = Canvas(row.picture)
+    for number in order:
+        width = size.line * (0.6 if doubtful[number] else 0.7 + 0.6 * float(strength[number]))
+        opacity = 0.4 + 0.6 * float(strength[number])
+        canvas.line(
+            starts[number], ends[number], colour(number), width, opacity, doubtful[number], halo=0.3 * size.line
+        )
+    for number in order:
+        for place in (starts[number], ends[number]):
+            canvas.numbered(place, names[number], colour(number), size.radius, doubtful[number])
+    if not any(doubtful):
+        return canvas.picture()
+    radius, words = 0.5 * size.text, f"doubtful: confidence below {doubtful_below:g}"
+    entries = [
+        Entry(lambda legend, place: legend.disc(place, radius, INK), "sure", radius),
+        Entry(lambda legend, place: legend.ring(place, radius, INK, radius / 3), words, radius),
+    ]
+    return add_legend(canvas.picture(), entries, size.text)
 
 
-def _scaled(picture: Image.Image, height: int) -> Image.Image:
-    width = round(picture.width * height / picture.height)
-    width = min(max(width, round(height / MOST_EXTREME)), round(height * MOST_EXTREME))
-    return picture.resize((width, height), Image.Resampling.LANCZOS)
+def draw_top_matches(
+    source: Image.Image,
+    target: Image.Image,
+    source_points: np.ndarray,
+    target_points: np.ndarray,
+    side: int = 480,
+) -> Image.Image:
+    """Hundreds of matches as dots and thin lines, coloured by where they lie in the source.
+
+    Where neighbours stay neighbours the colours run as smoothly over the target as over the source.
+
+    Args:
+        source: RGB picture on the left.
+        target: RGB picture on the right.
+        source_points: ``n`` rows (x, y) in pixels of the source, the surest first (it is drawn on top).
+        target_points: where they lie in the target.
+        side: largest height and width of each picture in the drawing, in pixels.
+
+    Raises:
+        InputError: the numbers of points differ, or a point is not finite.
+
+    Example:
+        >>> grey = Image.new("RGB", (60, 60), "grey")
+        >>> corners = np.array([[1.0, 1.0], [59.0, 59.0]])
+        >>> draw_top_matches(grey, grey, corners, corners, side=120).getpixel((11, 11))  # light blue: top left
+        (143, 216, 255)
+    """
+    check_pairs(source_points, target_points)
+    row, size = panels([source, target], side), sizes(side)
+    starts, ends = row.on(0, source_points), row.on(1, target_points)
+    shades = [(int(r), int(g), int(b)) for r, g, b in position_colours(_shares(np.asarray(source_points)))]
+    canvas = Canvas(row.picture)
+    order = range(len(shades) - 1, -1, -1)
+    for number in order:
+        canvas.line(starts[number], ends[number], shades[number], 0.5 * size.line, opacity=0.45)
+    for number in order:
+        for place in (starts[number], ends[number]):
+            canvas.disc(place, 0.3 * size.radius + 0.25 * size.line, INK)
+            canvas.disc(place, 0.3 * size.radius, shades[number])
+    return canvas.picture()
+
+
+def draw_scales(
+    source: Image.Image,
+    target: Image.Image,
+    source_points: np.ndarray,
+    target_points: np.ndarray,
+    scales: np.ndarray,
+    truth: np.ndarray | None = None,
+    side: int = 480,
+) -> Image.Image:
+    """The scale at which each match won the vote, as the size of its circles (the paper's appendix A).
+
+    Args:
+        source: RGB picture on the left.
+        target: RGB picture on the right.
+        source_points: ``n`` rows (x, y) in pixels of the source.
+        target_points: where they were found in the target.
+        scales: ``n`` rows: the winning scale of the source and of the target, such as (1, √2).
+        truth: where the points really lie in the target: drawn as crosses, with a line as long as the error.
+        side: largest height and width of each picture in the drawing, in pixels.
+
+    Raises:
+        InputError: the numbers of points and scales differ, or a number is not finite.
+
+    Example:
+        >>> grey, one = Image.new("RGB", (60, 40), "grey"), np.array([[30.0, 20.0]])
+        >>> draw_scales(grey, grey, one, one, np.array([[1.0, 1.4]]), side=120).width
+        324
+    """
+    for others in (target_points, scales, *(() if truth is None else (truth,))):
+        check_pairs(source_points, others)
+    scales = np.asarray(scales, dtype=np.float64).reshape(-1, 2)
+    row, size = panels([source, target], side, SCALES_MARGIN), sizes(side)
+    canvas, halo = Canvas(row.picture), 0.6 * size.line
+    sides = [(row.on(0, source_points), scales[:, 0]), (row.on(1, target_points), scales[:, 1])]
+    if truth is not None:
+        for number, (cross, end) in enumerate(zip(row.on(1, truth), sides[1][0], strict=True)):
+            canvas.line(cross, end, colour(number), size.line, halo=halo)
+            canvas.cross(cross, 0.6 * size.radius, colour(number), size.line, halo=halo)
+    for places, side_scales in sides:
+        radii = [_scale_radius(scale, size.radius) for scale in side_scales.tolist()]
+        for number, place in enumerate(places):
+            canvas.ring(place, radii[number], colour(number), 1.6 * size.line, halo)
+        for number, place in enumerate(places):
+            canvas.beside(place, radii[number], str(number + 1), 0.9 * size.text)
+    entries = [_scale_entry(value, size) for value in np.unique(np.round(scales, 6)).tolist()]
+    if truth is not None:
+        reach = 0.6 * size.radius
+        entries.append(Entry(lambda legend, place: legend.cross(place, reach, INK, size.line), "truth", reach))
+    return add_legend(canvas.picture(), entries, size.text) if entries else canvas.picture()
+
+
+def _scale_radius(scale: float, radius: float) -> float:
+    """Circles of half and double area would look alike: the radius grows with the scale's square."""
+    return max(3.0, 1.1 * radius * scale**2)
+
+
+def _scale_entry(scale: float, size: Sizes) -> Entry:
+    radius = _scale_radius(scale, size.radius)
+    words = f"scale {scale:.2f}".rstrip("0").rstrip(".")
+    return Entry(lambda legend, place: legend.ring(place, radius, INK, 1.6 * size.line), words, radius)
+
+
+def _shares(points: np.ndarray) -> np.ndarray:
+    """Points as shares, 0 … 1, of the box around them all: the colours are spent on what is matched."""
+    if len(points) == 0:
+        return np.zeros((0, 2))
+    low, high = points.min(axis=0), points.max(axis=0)
+    return np.asarray((points - low) / np.maximum(high - low, 1e-9))
+
+
+def _doubtful(count: int, confidence: np.ndarray | None, below: float) -> list[bool]:
+    if confidence is None:
+        return [False] * count
+    if len(confidence) != count:
+        raise InputError(f"each point needs one confidence, got {len(confidence)} for {count} points")
+    return [not value >= below for value in np.asarray(confidence).tolist()]
+
+
+def _labels(count: int, labels: Sequence[str] | None) -> Sequence[str]:
+    if labels is None:
+        return [str(number + 1) for number in range(count)]
+    if len(labels) != count:
+        raise InputError(f"each point needs one label, got {len(labels)} for {count} points")
+    return labels
+
+
+def check_pairs(source_points: np.ndarray, others: np.ndarray) -> None:
+    """Refuse source points and rows that go with them whose numbers differ."""
+    if len(source_points) != len(others):
+        raise InputError(
+            f"each source point needs one row of the rest, got {len(source_points)} and {len(others)}"
+        )

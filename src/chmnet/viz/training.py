@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from chmnet.viz.matches import colour
+from chmnet.viz.style import colour
 
 Points = Sequence[tuple[float, float]]
 

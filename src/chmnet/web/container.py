@@ -36,7 +36,7 @@ def pack_result(result: MatchResult, **facts: Any) -> bytes:
     step = np.maximum(high - low, np.float32(1e-30)) / 255
     blocks = {
         "positions": result.positions[0].float().numpy(),
-        "confidence": result.confidences[0].float().numpy(),
+        "confidence": result.confidence,
         "low": low,
         "step": step,
         "correlation": np.round((scores - low[:, None]) / step[:, None]).astype(np.uint8),

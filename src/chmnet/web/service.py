@@ -166,7 +166,7 @@ class Service:
             target = self._pyramid(matcher, pair.target, pair.model, "target")
             correlation = matcher.model.head.match(source, target)
         result = MatchResult(correlation, pair.source.size, pair.target.size, matcher.model.config.transfer)
-        _ = result.confidences  # also positions: computed here, not by the thread that answers
+        _ = result.confidence  # also positions: computed here, not by the thread that answers
         self.results.put(pair.owner, _key(pair), result)
         seconds = time.perf_counter() - started
         logger.info("matched %s with %s in %.0f ms", _key(pair), pair.model, 1000 * seconds)

@@ -1,0 +1,187 @@
+"""``chmnet propagate``: from a few annotated pictures to a whole folder."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from chmnet.cli.outputs import check_outputs, check_picture_name, save_picture, whole_outputs
+from chmnet.cli.progress import track
+from chmnet.errors import InputError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from chmnet.data.coco import Labels
+    from chmnet.propagation import Outcome, PartialFile, Skipped
+
+
+def propagate(
+    labels: Annotated[
+        Path, typer.Argument(metavar="LABELS.json", help="COCO keypoints (JSON) of one or several pictures.")
+    ],
+    pictures: Annotated[
+        list[Path],
+        typer.Argument(metavar="IMAGES", help="Pictures, or folders of them, to find these points in."),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Write COCO keypoints here (.json).")],
+    images_root: Annotated[
+        Path | None, typer.Option(help="Where the labelled pictures lie. Default: beside LABELS, or in images/.")
+    ] = None,
+    category: Annotated[
+        list[str] | None, typer.Option(help="Only this category; may be given several times. Default: each one.")
+    ] = None,
+    model: Annotated[str, typer.Option(help="Name from `chmnet models`, or a model file.")] = "",
+    backbone_weights: Annotated[
+        str, typer.Option(help="Backbone weights for a model without them: a file, or `published`.")
+    ] = "",
+    minimum_confidence: Annotated[
+        float, typer.Option(help="Keypoints below it (0 … 1) are marked for review: v = 1.")
+    ] = 0.5,
+    contact_sheet: Annotated[
+        Path | None, typer.Option(help="Write a picture of the least certain results here.")
+    ] = None,
+    include_sources: Annotated[
+        bool, typer.Option("--include-sources", help="Put the labelled pictures into the output too.")
+    ] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that exist.")] = False,
+) -> None:
+    """Find the keypoints of annotated pictures in many others, and write them as COCO keypoints.
+
+    Several annotated objects of a category take a vote. Every category is looked for in every picture: name one
+    with --category where the pictures show only that. Points get v = 2, those to be reviewed v = 1.
+
+    Pictures that cannot be read are listed and skipped. Interrupted, the same command goes on where it stopped.
+
+    Examples:
+
+    `chmnet propagate labels.json photos/ -o keypoints.json --contact-sheet sheet.png`
+
+    `chmnet propagate labels.json photos/*.jpg -o keypoints.json --category cat --minimum-confidence 0.7`
+    """
+    check_outputs([labels], [output, contact_sheet], overwrite)
+    check_picture_name(contact_sheet)
+    if not 0 <= minimum_confidence <= 1:
+        raise InputError(f"the minimum confidence must be from 0 to 1, got {minimum_confidence:g}")
+    from chmnet.data.coco import load_labels
+    from chmnet.propagation import Origin, PartialFile, draw_sheet, find_pictures, to_coco
+
+    known = load_labels(labels, images_root, category or [])
+    sources = {instance.path for instance in known.instances}
+    targets = find_pictures(pictures, leave_out=sources)
+    if not targets.pictures:
+        raise InputError(f"there are no pictures to label in {_list(pictures)} beside the labelled ones")
+    check_outputs([labels, *sources, *targets.pictures], [output, contact_sheet], overwrite=True)
+    partial = PartialFile(output.with_name(output.name + ".partial"))
+    outcome, facts = _find(known, targets.pictures, partial, model, backbone_weights, device, overwrite)
+    origin = Origin(facts["name"], facts["weights_sha256"], minimum_confidence)
+    document = to_coco(known, outcome.found, output, origin, include_sources)
+    sheet = None if contact_sheet is None else draw_sheet(known, outcome.found, minimum_confidence)
+    _write(document, output, sheet, contact_sheet, overwrite)
+    partial.remove()
+    _print(document, len(outcome.found), [*targets.skipped, *outcome.skipped], output, contact_sheet)
+
+
+def _find(
+    labels: "Labels",
+    targets: list[Path],
+    partial: "PartialFile",
+    model: str,
+    backbone_weights: str,
+    device: str,
+    overwrite: bool,
+) -> "tuple[Outcome, dict[str, Any]]":
+    """Find the keypoints with a model; also what describes the model."""
+    from chmnet.evaluation.predict import describe_model
+    from chmnet.matcher import choose_device
+    from chmnet.propagation import describe_run, propagate
+    from chmnet.weights import DEFAULT_MODEL, load_model
+
+    place = choose_device(device)
+    network = load_model(model or DEFAULT_MODEL, backbone_weights=backbone_weights).to(place)
+    facts = describe_model(Path(model or DEFAULT_MODEL).name, network)  # the same from every folder
+    partial.start(describe_run(labels, facts, str(place)), restart=overwrite)
+    outcome = propagate(labels, targets, network, partial, lambda remaining: _track(remaining, len(targets)))
+    if not outcome.found:
+        if not len(partial):
+            partial.remove()
+        raise InputError(
+            f"none of the {len(targets)} pictures could be used: {_printable(outcome.skipped[0].reason)}"
+        )
+    return outcome, facts
+
+
+def _track(remaining: list[Path], total: int) -> Iterator[Path]:
+    done = total - len(remaining)
+    if done:
+        typer.echo(f"going on: {done} of {total} pictures were done before", err=True)
+    return track(remaining, "pictures")
+
+
+def _write(
+    document: dict[str, Any], output: Path, sheet: "Image | None", sheet_path: Path | None, overwrite: bool
+) -> None:
+    """Both files, or neither."""
+    with whole_outputs([], [output, sheet_path], overwrite) as files:
+        files[output].write_text(format_document(document), encoding="utf-8")
+        if sheet is not None and sheet_path is not None:
+            save_picture(sheet, files[sheet_path], sheet_path)
+
+
+def format_document(document: dict[str, Any]) -> str:
+    """JSON with one line for each picture, annotation and category.
+
+    Example:
+        >>> print(format_document({"info": {"version": "1"}, "images": [{"id": 1}, {"id": 2}]}), end="")
+        {
+        "info": {"version": "1"},
+        "images": [
+        {"id": 1},
+        {"id": 2}
+        ]
+        }
+    """
+    parts = []
+    for key, value in document.items():
+        lines = [json.dumps(entry, allow_nan=False) for entry in value] if isinstance(value, list) else []
+        whole = "[\n" + ",\n".join(lines) + "\n]" if lines else json.dumps(value, allow_nan=False)
+        parts.append(f"{json.dumps(key)}: {whole}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def _print(
+    document: dict[str, Any], done: int, skipped: "list[Skipped]", output: Path, sheet_path: Path | None
+) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    wide = Console()
+    console = wide if wide.is_terminal else Console(width=10_000)  # in pipes, a line is a line
+    if skipped:
+        problems = Table("skipped", box=None)
+        for entry in skipped:
+            problems.add_row(escape(_printable(entry.reason)))
+        console.print(problems)
+    annotations = document["annotations"]
+    review = {entry["image_id"] for entry in annotations if entry["needs_review"]}
+    doubtful = sum(len(entry["review_keypoints"]) for entry in annotations)
+    keypoints = sum(entry["num_keypoints"] for entry in annotations)
+    table = Table("pictures", "skipped", "to review", "keypoints", "to review", box=None)
+    table.add_row(str(done), str(len(skipped)), str(len(review)), str(keypoints), str(doubtful))
+    console.print(table)
+    written = ", ".join(_printable(str(path)) for path in (output, sheet_path) if path is not None)
+    console.print(f"written: {written}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _list(paths: list[Path]) -> str:
+    names = [str(path) for path in paths[:3]] + (["…"] if len(paths) > 3 else [])
+    return ", ".join(names)
+
+
+def _printable(text: str) -> str:
+    """File names that are no Unicode cannot be printed as they are."""
+    return text.encode("utf-8", "backslashreplace").decode()

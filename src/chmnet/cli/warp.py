@@ -1,0 +1,66 @@
+"""``chmnet warp``: draw one picture in the shape of another."""
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from chmnet.cli.outputs import check_picture_name, save_picture, whole_outputs
+from chmnet.errors import InputError
+
+
+class Method(str, Enum):
+    """How the source follows the matches."""
+
+    flow = "flow"
+    tps = "tps"
+
+
+def warp(
+    source: Annotated[Path, typer.Argument(help="Picture to warp.")],
+    target: Annotated[Path, typer.Argument(help="Picture whose shape it takes.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Write the warped picture here.")],
+    method: Annotated[
+        Method, typer.Option(help="Every pixel by its own match (flow), or one thin-plate spline (tps).")
+    ] = Method.flow,
+    blend: Annotated[
+        float, typer.Option(min=0, max=1, help="How much of the warped picture to mix into the target; 1: all.")
+    ] = 1.0,
+    animate: Annotated[
+        Path | None, typer.Option(help="Write a GIF here that turns the target into the warped picture and back.")
+    ] = None,
+    model: Annotated[str, typer.Option(help="Name from `chmnet models`, or a model file.")] = "",
+    device: Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda, mps.")] = "auto",
+    overwrite: Annotated[bool, typer.Option(help="Replace files that exist.")] = False,
+) -> None:
+    """Warp one picture onto another: every point of the target shows its match in the source.
+
+    Examples:
+
+    `chmnet warp donkey.png zebra.png -o warped.png`
+
+    `chmnet warp donkey.png zebra.png -o mixed.png --method tps --blend 0.5`
+
+    `chmnet warp donkey.png zebra.png -o warped.png --animate morph.gif`
+    """
+    check_picture_name(output)
+    if animate is not None and animate.suffix.lower() != ".gif":
+        raise InputError(f"an animation must end in .gif, got {animate.name!r}")
+    with whole_outputs([source, target], [output, animate], overwrite) as files:
+        from chmnet.matcher import Matcher
+        from chmnet.pictures import open_picture
+        from chmnet.viz import blend as blend_pictures
+        from chmnet.viz import morph_frames
+        from chmnet.weights import DEFAULT_MODEL
+
+        pictures = open_picture(source), open_picture(target)
+        warped = Matcher(model or DEFAULT_MODEL, device).match(*pictures).warp(method.value)
+        save_picture(blend_pictures(warped, pictures[1], blend), files[output], output)
+        if animate is not None:
+            first, *others = morph_frames(pictures[1], warped)
+            durations = [80] * (1 + len(others))
+            durations[0] = durations[len(durations) // 2] = 700  # rest at both ends
+            save_picture(
+                first, files[animate], animate, save_all=True, append_images=others, duration=durations, loop=0
+            )

@@ -1,0 +1,156 @@
+"""What was found in each picture, and the file in which it waits until a run is finished."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from chmnet.errors import InputError
+from chmnet.geometry import Size
+from chmnet.journal import Journal
+
+FORMAT = "chmnet-propagation-1"
+
+POINT_DECIMALS, CONFIDENCE_DECIMALS = 3, 4
+"""Numbers are rounded when they are found, so that they are the same before and after being written."""
+
+
+class Moved(NamedTuple):
+    """The keypoints of one object."""
+
+    category: str
+    points: np.ndarray
+    """``n`` rows (x, y) in pixels; NaN where no source shows the keypoint."""
+    confidence: np.ndarray
+    """``n`` numbers, 0 … 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class Propagated:
+    """What was found in one picture."""
+
+    path: Path
+    size: Size
+    """(height, width) of the picture as seen."""
+    objects: list[Moved]
+
+
+def score(moved: Moved) -> float:
+    """Mean confidence of the keypoints that have a place.
+
+    Example:
+        >>> score(Moved("cat", np.array([[1.0, 2.0], [np.nan, np.nan]]), np.array([0.5, 0.0])))
+        0.5
+    """
+    placed = ~np.isnan(moved.points).any(axis=1)
+    return round(float(moved.confidence[placed].mean()), CONFIDENCE_DECIMALS) if placed.any() else 0.0
+
+
+class PartialFile:
+    """The results of an unfinished run on disk, one line of JSON a picture.
+
+    What a run depends on beside the pictures stands in the file's header; each line knows the size and the time of
+    its picture's file. So another run never takes over what is not its own, but pictures may come and go.
+
+    Args:
+        path: the file; :meth:`start` makes it.
+
+    Raises:
+        InputError: the file is something else.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._header: dict[str, Any] | None = None
+        self._found: dict[tuple[str, int, int], Propagated] = {}
+        self._journal = Journal(path, FORMAT, "results of chmnet propagate")
+        self._journal.read(self._take_line)
+
+    def start(self, header: dict[str, Any], restart: bool = False) -> None:
+        """Begin a run, or go on with one that has the same header.
+
+        Args:
+            header: all that the results depend on.
+            restart: whether the results of another run may be thrown away.
+
+        Raises:
+            InputError: the file belongs to another run, or cannot be written.
+        """
+        if self._header is not None and self._header != header and not restart:
+            names = [name for name, value in header.items() if value != self._header.get(name)]
+            raise InputError(
+                f"{self.path} is an unfinished run with other settings (different {', '.join(names)}); "
+                "repeat that run's command, delete the file, or start over (--overwrite)"
+            )
+        if self._header != header:
+            self._found.clear()
+            self._journal.start(header)
+            self._header = header
+
+    def get(self, path: Path) -> Propagated | None:
+        """What is known of a picture, if its file is still the same."""
+        key = _key(path)
+        return None if key is None else self._found.get(key)
+
+    def add(self, path: Path, size: Size, objects: list[Moved]) -> Propagated:
+        """Keep what was found in a picture; the result has its numbers rounded."""
+        key = _key(path)
+        if key is None:
+            raise InputError(f"{path} went away while it was read")
+        record = {
+            "picture": key[0],
+            "bytes": key[1],
+            "modified": key[2],
+            "size": list(size),
+            "objects": [
+                {
+                    "category": moved.category,
+                    "points": [None if np.isnan(row).any() else _rounded(row) for row in moved.points],
+                    "confidence": moved.confidence.round(CONFIDENCE_DECIMALS).tolist(),
+                }
+                for moved in objects
+            ],
+        }
+        self._journal.add(record)
+        return self._take_record(record)
+
+    def remove(self) -> None:
+        """The run is finished: what waited here is written elsewhere."""
+        self.path.unlink(missing_ok=True)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def _take_line(self, number: int, record: dict[str, Any]) -> None:
+        if number == 0:
+            self._header = record
+        else:
+            self._take_record(record)
+
+    def _take_record(self, record: dict[str, Any]) -> Propagated:
+        objects = [
+            Moved(
+                str(entry["category"]),
+                np.array([row or (np.nan, np.nan) for row in entry["points"]], dtype=np.float64).reshape(-1, 2),
+                np.array(entry["confidence"], dtype=np.float64),
+            )
+            for entry in record["objects"]
+        ]
+        height, width = record["size"]
+        found = Propagated(Path(record["picture"]), (int(height), int(width)), objects)
+        self._found[str(record["picture"]), int(record["bytes"]), int(record["modified"])] = found
+        return found
+
+
+def _rounded(point: np.ndarray) -> list[float]:
+    return [round(float(value), POINT_DECIMALS) for value in point]
+
+
+def _key(path: Path) -> tuple[str, int, int] | None:
+    try:
+        state = path.stat()
+    except (OSError, ValueError):
+        return None
+    return os.path.realpath(path), state.st_size, state.st_mtime_ns

@@ -1,0 +1,61 @@
+"""A sheet to look at: what was labelled, and what was found, the least certain first."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from chmnet.data.coco import Labels
+from chmnet.errors import InputError
+from chmnet.pictures import open_picture
+from chmnet.propagation.document import doubtful_keypoints
+from chmnet.propagation.records import Propagated, score
+from chmnet.viz import contact_sheet
+from chmnet.viz.keypoints import draw_keypoints
+from chmnet.viz.style import colour, rgb
+
+MOST = 60
+"""Targets on a sheet."""
+
+COLUMNS = 6
+SIDE = 320
+FRAME = 5
+"""Width of the frame around a labelled picture."""
+
+
+def draw_sheet(
+    labels: Labels, found: Sequence[Propagated], minimum_confidence: float, most: int = MOST
+) -> Image.Image:
+    """A contact sheet: framed, a few labelled pictures; then results, the lowest mean confidence first.
+
+    Numbers are those of the category's keypoints, counted from 1; hollow marks with a question mark need a look.
+    """
+    categories = {category.name: category for category in labels.categories}
+    several = len(categories) > 1
+    tiles: list[tuple[Image.Image, str]] = []
+    for instance in labels.instances[:COLUMNS]:
+        skeleton = categories[instance.category].skeleton
+        drawing = draw_keypoints(open_picture(instance.path), instance.keypoints, None, skeleton, SIDE - 2 * FRAME)
+        drawing = ImageOps.expand(drawing, FRAME, rgb(colour(0)))  # at a glance, not one of the results
+        tiles.append((drawing, f"labelled: {_caption(instance.path.name, instance.category, several)}"))
+    ranked = sorted(
+        ((score(moved), result, moved) for result in found for moved in result.objects), key=lambda entry: entry[0]
+    )
+    for mean, result, moved in ranked[:most]:
+        try:
+            picture = open_picture(result.path)
+        except InputError:  # it was there a moment ago
+            continue
+        sure = ~doubtful_keypoints(moved, result.size, minimum_confidence)
+        drawing = draw_keypoints(picture, moved.points, sure, categories[moved.category].skeleton, SIDE)
+        review = int(np.sum(~sure))
+        numbers = f"confidence {mean:.2f}" + (f", {review} to review" if review else "")
+        # The name comes last: what is too long is cut off.
+        tiles.append((drawing, f"{numbers}: {_caption(result.path.name, moved.category, several)}"))
+    pictures, captions = zip(*tiles, strict=True)
+    return contact_sheet(pictures, captions, COLUMNS, side=None)
+
+
+def _caption(name: str, category: str, several: bool) -> str:
+    text = f"{name} ({category})" if several else name
+    return text.encode("utf-8", "replace").decode()  # names that are no Unicode cannot be drawn

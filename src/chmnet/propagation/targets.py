@@ -1,0 +1,70 @@
+"""The pictures that someone means by a list of files and folders."""
+
+import os
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+SUFFIXES = frozenset(
+    {".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg"}
+    | {".pbm", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+)
+"""Files of a folder that count as pictures; a file that is named itself may have any name."""
+
+
+class Skipped(NamedTuple):
+    """A picture that could not be used."""
+
+    path: Path
+    reason: str
+
+
+class Found(NamedTuple):
+    """What a list of files and folders led to."""
+
+    pictures: list[Path]
+    skipped: list[Skipped]
+
+
+def find_pictures(paths: Sequence[Path], leave_out: Collection[Path] = ()) -> Found:
+    """Every picture once: files as they are named, folders with all below them in the order of their names.
+
+    Hidden files and folders (``.name``) inside of folders are passed over, and so are ``leave_out``.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> for name in ("b.JPG", "a.png", "notes.txt", ".hidden.png"):
+        ...     (folder / name).touch()
+        >>> found = find_pictures([folder / "b.JPG", folder], leave_out=[])
+        >>> [path.name for path in found.pictures]
+        ['b.JPG', 'a.png']
+    """
+    skipped: list[Skipped] = []
+    seen = {_identity(path) for path in leave_out}
+    pictures = []
+    for path in paths:
+        for candidate in _below(path, skipped) if path.is_dir() else [path]:
+            if _identity(candidate) not in seen:
+                seen.add(_identity(candidate))
+                pictures.append(candidate)
+    return Found(pictures, skipped)
+
+
+def _below(folder: Path, skipped: list[Skipped]) -> list[Path]:
+    def note(error: OSError) -> None:
+        skipped.append(
+            Skipped(Path(error.filename), f"the folder {error.filename} cannot be read: {error.strerror}")
+        )
+
+    found = []
+    for place, folders, files in os.walk(folder, onerror=note):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        names = (name for name in sorted(files) if not name.startswith("."))
+        found += [Path(place, name) for name in names if Path(name).suffix.lower() in SUFFIXES]
+    return found
+
+
+def _identity(path: Path) -> str:
+    """The same for every way to write a path, links followed."""
+    return os.path.realpath(path)

@@ -1,0 +1,179 @@
+"""Pictures drawn through a map of positions: smoothing the map, fitting a spline to matches, sampling."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import scipy.sparse
+import scipy.sparse.linalg
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from jaxtyping import Float
+from PIL import Image
+from torch import Tensor
+
+from chmnet.errors import InputError
+from chmnet.geometry import Size, cell_centres, grid_points
+
+SPLINE_SIDE = 48
+"""A spline is computed on a grid of this side, and interpolated in between."""
+
+_SMOOTHING = (100.0, 10.0, 1.0)
+"""How stiff a spline is that need not go through its points, from the first fit to the last."""
+
+_STRIP_PIXELS = 2**20
+"""Pixels that are drawn at a time."""
+
+
+def dense_strips(
+    values: Float[Tensor, "1 h w k"], size: Size
+) -> Iterator[tuple[slice, Float[Tensor, "rows width k"], Float[Tensor, "rows width 2"]]]:
+    """Read a map of a picture's grid smoothly at the middle of every pixel, a few rows at a time.
+
+    Cubic interpolation (Catmull and Rom's): through the map's own values, without creases between them, and exact
+    for maps that are linear, up to the picture's edges.
+
+    Args:
+        values: any map with its first and last points at the edges.
+        size: (height, width) of the picture in pixels.
+
+    Yields:
+        Which rows; the values there; the normalised points at which they were read.
+    """
+    height, width = size
+    columns = cell_centres((1, width), like=values)[0, :, 0]
+    across = _cubic_weights(columns, values.shape[2])
+    step = max(1, _STRIP_PIXELS // width)
+    for first in range(0, height, step):
+        part = slice(first, min(first + step, height))
+        rows = cell_centres((height, 1), like=values)[part, 0, 1]
+        down = _cubic_weights(rows, values.shape[1])
+        read = torch.einsum("yh,hwk,xw->yxk", down, values[0], across)
+        y, x = torch.meshgrid(rows, columns, indexing="ij")
+        yield part, read, torch.stack([x, y], dim=-1)
+
+
+def _cubic_weights(points: Float[Tensor, " n"], length: int) -> Float[Tensor, "n length"]:
+    """How much each of ``length`` grid points on a line counts at normalised points inside of it."""
+    weights = points.new_zeros(len(points), length + 2)  # one more on both sides
+    if length == 1:
+        return points.new_ones(len(points), 1)
+    place = (points + 1) / 2 * (length - 1)
+    cell = place.floor().clamp(0, length - 2)
+    t = (place - cell)[:, None]
+    taps = torch.cat(
+        [
+            -(t**3) / 2 + t**2 - t / 2,
+            1.5 * t**3 - 2.5 * t**2 + 1,
+            -1.5 * t**3 + 2 * t**2 + t / 2,
+            t**3 / 2 - t**2 / 2,
+        ],
+        dim=1,
+    )
+    weights.scatter_(1, cell.long()[:, None] + torch.arange(4, device=points.device), taps)
+    inner = weights[:, 1:-1].clone()
+    for edge, beyond, next_one in ((0, 0, 1), (-1, -1, -2)):  # the line goes on straight: 2 · edge − next
+        inner[:, edge] += 2 * weights[:, beyond]
+        inner[:, next_one] -= weights[:, beyond]
+    return inner
+
+
+def smooth_positions(
+    positions: Float[Tensor, "1 h w 2"], confidence: Float[Tensor, "1 h w"]
+) -> Float[Tensor, "1 h w 2"]:
+    """The smooth map nearest to a position map: doubtful positions follow what lies around them.
+
+    The map x minimises ``Σ wᵢ ‖xᵢ − pᵢ‖² + λ ‖second differences of x‖²``, so that a map which is linear stays
+    what it is. It begins stiff, with a large λ; at each softer step, positions far from the map so far lose their
+    weight: a few that are wrong, however confident, do not tear the picture.
+    """
+    height, width = positions.shape[1:3]
+    bending = _second_differences(height, width)
+    bending = bending.T @ bending
+    given = positions[0].flatten(0, 1).double().numpy()
+    trust = confidence[0].flatten().double().numpy()
+    weights, cell = trust + _LEAST_WEIGHT, 2 / max(height - 1, width - 1, 1)
+    smooth = given
+    for stiff in _STIFFNESS:
+        system = scipy.sparse.diags(weights) + stiff * bending
+        smooth = scipy.sparse.linalg.spsolve(system.tocsc(), weights[:, None] * given)
+        miss = np.square((smooth - given) / cell).sum(axis=1)
+        weights = trust / np.square(1 + miss) + _LEAST_WEIGHT  # Geman and McClure's
+    return torch.from_numpy(smooth).to(positions.dtype).view_as(positions)
+
+
+_STIFFNESS = (100.0, 30.0, 10.0, 3.0, 1.0, 0.3)
+"""λ, from the first to the last step."""
+_LEAST_WEIGHT = 1e-4
+
+
+def _second_differences(height: int, width: int) -> scipy.sparse.csr_matrix:
+    """Rows that, times a map of so many points, are its second differences: along x, along y, and mixed twice."""
+    identity_x, identity_y = scipy.sparse.eye(width), scipy.sparse.eye(height)
+    first_x, first_y = _differences(width), _differences(height)
+    return scipy.sparse.vstack(
+        [
+            scipy.sparse.kron(identity_y, _differences(first_x.shape[0]) @ first_x),
+            scipy.sparse.kron(_differences(first_y.shape[0]) @ first_y, identity_x),
+            np.sqrt(2) * scipy.sparse.kron(first_y, first_x),
+        ]
+    ).tocsr()
+
+
+def _differences(length: int) -> scipy.sparse.csr_matrix:
+    if length < 2:
+        return scipy.sparse.csr_matrix((0, length))
+    return (scipy.sparse.eye(length - 1, length, 1) - scipy.sparse.eye(length - 1, length)).tocsr()
+
+
+def spline_positions(source: np.ndarray, target: np.ndarray, exact: bool) -> Float[Tensor, "1 h w 2"]:
+    """The thin-plate spline from target to source, on a grid: a position map of the target.
+
+    Args:
+        source: ``n`` normalised points.
+        target: where they lie in the target.
+        exact: whether the spline goes through all of them; else it is smooth, and leaves out those far from it.
+
+    Raises:
+        InputError: there are fewer than three matches, or all lie on one line.
+    """
+    spline = _fit(source, target, 0.0 if exact else _SMOOTHING[0])
+    for smoothing in () if exact else _SMOOTHING:
+        miss = np.linalg.norm(spline(target) - source, axis=1)
+        kept = miss <= max(2.5 * float(np.median(miss)), 0.05)
+        spline = _fit(source[kept], target[kept], smoothing)
+    grid = grid_points((SPLINE_SIDE, SPLINE_SIDE), like=torch.zeros(1, dtype=torch.float64))
+    values = spline(grid.flatten(0, 1).numpy())
+    return torch.from_numpy(values).float().view(1, SPLINE_SIDE, SPLINE_SIDE, 2)
+
+
+def _fit(source: np.ndarray, target: np.ndarray, smoothing: float):  # type: ignore[no-untyped-def]
+    from scipy.interpolate import RBFInterpolator
+
+    target, first = np.unique(target, axis=0, return_index=True)  # a spline has one value at a point
+    source = source[first]
+    if len(target) < 3 or np.linalg.matrix_rank(target - target.mean(axis=0), tol=1e-3) < 2:
+        raise InputError("a thin-plate spline needs at least three matches that do not lie on one line")
+    return RBFInterpolator(target, source, kernel="thin_plate_spline", degree=1, smoothing=smoothing)
+
+
+def draw_warped(picture: Image.Image, positions: Float[Tensor, "1 h w 2"], size: Size) -> Image.Image:
+    """Draw a picture through a position map of the frame it is drawn in; what lies outside of it is white.
+
+    Args:
+        picture: RGB.
+        positions: for each point of the frame's grid, the normalised point of the picture to show there.
+        size: (height, width) of the frame, in pixels.
+    """
+    height, width = size
+    # Pixels that come closer together are averaged first, or the sampling would leave most of them out.
+    factors = max(1, round(picture.width / (2 * width))), max(1, round(picture.height / (2 * height)))
+    pixels = np.asarray(picture.reduce(factors))
+    image = rearrange(torch.from_numpy(pixels.copy()), "h w c -> 1 c h w").float()
+    output = np.empty((height, width, 3), dtype=np.uint8)
+    for rows, at, _ in dense_strips(positions, size):
+        drawn = F.grid_sample(image, at[None], mode="bilinear", padding_mode="border", align_corners=False)[0]
+        beyond = (at.abs().amax(-1) > 1)[None]
+        drawn = torch.where(beyond, 255.0, drawn).round().clamp(0, 255)
+        output[rows] = rearrange(drawn, "c h w -> h w c").byte().numpy()
+    return Image.fromarray(output)

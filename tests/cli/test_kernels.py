@@ -1,0 +1,79 @@
+"""``chmnet kernels`` as a person uses it."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+from typer.testing import CliRunner
+
+from chmnet.cli.app import app, main
+from chmnet.cli.kernels import CHANNELS_DRAWN, titled_kernels
+from chmnet.config import BackboneConfig, ModelConfig
+from chmnet.nn.chmnet import CHMNet
+
+
+@pytest.fixture
+def small_model() -> CHMNet:
+    config = ModelConfig(backbone=BackboneConfig("resnet18"), first_sharing="iso", channels=6)
+    with torch.random.fork_rng(devices=[]):
+        return CHMNet(config)
+
+
+def test_kernels_of_the_default_model(tmp_path: Path) -> None:
+    path = tmp_path / "kernels.png"
+    result = CliRunner().invoke(app, ["kernels", "chmnet-lite", "-o", str(path)])
+    assert result.exit_code == 0, result.output
+    assert "chmnet-lite, first vote: pairs of positions (4D), 55 weights" in result.output
+    assert "last vote" in result.output
+    with Image.open(path) as picture:
+        assert picture.width > 1500
+        assert picture.convert("L").getextrema() == (picture.convert("L").getextrema()[0], 255)
+    assert [file.name for file in tmp_path.iterdir()] == ["kernels.png"]
+
+
+def test_titles_say_what_is_drawn(small_model: CHMNet) -> None:
+    titled = titled_kernels(small_model, "small")
+    assert len(titled) == 2 * CHANNELS_DRAWN
+    assert titled[0][0] == (
+        "small, first vote: pairs of positions and scales (6D), 45 weights, shared by offset (iso), channel 1 of 6"
+    )
+    assert titled[0][1].shape == (3, 3, 5, 5, 5, 5)
+    assert titled[-1][0].endswith("shared by offset and positions (psi), channel 4 of 6")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nearest-neighbour", "-o", "k.png"], "nearest-neighbour has no Hough layers"),
+        (["wonder", "-o", "k.png"], "there is no model 'wonder'"),
+        (["none.safetensors", "-o", "k.png"], "there is no weight file none.safetensors"),
+        (["chmnet-lite", "-o", "k.unknown"], "picture format"),
+        (["chmnet-lite", "-o", "no/such/k.png"], "no such folder"),
+        (["chmnet-lite", "-o", "taken.png"], "taken.png exists already"),
+    ],
+)
+def test_mistakes_are_one_sentence(
+    arguments: list[str],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("taken.png").write_text("precious")
+    monkeypatch.setattr(sys, "argv", ["chmnet", "kernels", *arguments])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    stderr = capsys.readouterr().err
+    assert stopped.value.code == 2
+    assert words in stderr
+    assert len(stderr.strip().splitlines()) == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["taken.png"]
+    assert Path("taken.png").read_text() == "precious"
+
+
+def test_help_has_examples() -> None:
+    printed = CliRunner().invoke(app, ["kernels", "--help"]).output
+    assert "chmnet kernels chmnet-lite -o kernels.png" in printed

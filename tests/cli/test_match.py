@@ -1,0 +1,194 @@
+"""``chmnet match``: every output, points from everywhere, odd pictures, and mistakes."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from chmnet.cli.points import read_points
+from chmnet.errors import InputError
+from chmnet.formats import read_flo, read_npz
+from chmnet.pictures import open_picture
+
+from .conftest import Run
+from .odd_pictures import BAD, ODD, photograph
+from .test_cli import assert_one_sentence
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    photograph((60, 40)).save(folder / "a.png")
+    photograph((50, 70)).save(folder / "b.png")
+    return folder / "a.png", folder / "b.png"
+
+
+def test_every_output_at_once(pair: tuple[Path, Path], tmp_path: Path, run: Run, small_model: str) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    code, printed, complaint = run(
+        *("match", *pair, "--model", small_model, "--points", "10,20 60,40", "--device", "cpu"),
+        *("-o", out / "m.png", "--json", out / "m.json", "--flow", out / "f.npz", "--warp", out / "w.jpg"),
+    )
+    assert (code, complaint) == (0, "")
+    assert {path.name for path in out.iterdir()} == {"m.png", "m.json", "f.npz", "w.jpg"}
+    document = json.loads((out / "m.json").read_text())
+    assert document["source_size"] == [40, 60]
+    assert [row["source"] for row in document["matches"]] == [[10, 20], [60, 40]]
+    dense = read_npz(out / "f.npz")
+    assert dense.flow.shape == (40, 60, 2)
+    assert dense.confidence.shape == (40, 60)
+    assert open_picture(out / "w.jpg").size == (50, 70)
+    lines = [line.split("\t") for line in printed.splitlines()]
+    assert lines[0] == ["source_x", "source_y", "target_x", "target_y", "confidence"]
+    expected = [[*row["source"], *row["target"], row["confidence"]] for row in document["matches"]]
+    np.testing.assert_allclose(np.array(lines[1:], dtype=float), expected, atol=0.006)
+
+
+def test_json_to_standard_output_is_all_that_is_printed(
+    pair: tuple[Path, Path], run: Run, small_model: str
+) -> None:
+    code, printed, complaint = run("match", *pair, "--model", small_model, "--json", "-")
+    assert (code, complaint) == (0, "")
+    assert len(json.loads(printed)["matches"]) == 12
+
+
+def test_flo_opens_as_such(pair: tuple[Path, Path], tmp_path: Path, run: Run, small_model: str) -> None:
+    assert run("match", *pair, "--model", small_model, "--flow", tmp_path / "f.flo")[0] == 0
+    assert read_flo(tmp_path / "f.flo").shape == (40, 60, 2)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["10,20\n60,40\n", "x,y\n10 20\n\n# comment\n60\t40", "[[10, 20], [60, 40.0]]", "\ufeff10; 20\r\n60; 40"],
+)
+def test_points_files(text: str, pair: tuple[Path, Path], tmp_path: Path, run: Run, small_model: str) -> None:
+    file = tmp_path / "points.csv"
+    file.write_text(text, encoding="utf-8")
+    code, printed, _ = run("match", *pair, "--model", small_model, "--points-file", file, "--json", "-")
+    assert code == 0
+    assert [row["source"] for row in json.loads(printed)["matches"]] == [[10, 20], [60, 40]]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "holds no points"),
+        (b"[]", "holds no points"),
+        (b"1,2\n3\n", "line 2"),
+        (b"1,2,3\n", "line 1"),
+        (b"a,b\n", "line 1"),
+        (b"[[1, 2], [3]]", "JSON list"),
+        (b"[[1, true]]", "JSON list"),
+        (b'{"a": 1}', "JSON list"),
+        (b"[[1, 2]", "JSON list"),
+        (b"[" * 100_000, "JSON list"),
+        (b"[[1" + b"0" * 400 + b", 2]]", "JSON list"),
+        (b"\xff\xfe\x00", "not text"),
+    ],
+)
+def test_bad_points_files(content: bytes, words: str, tmp_path: Path) -> None:
+    file = tmp_path / "points"
+    file.write_bytes(content)
+    with pytest.raises(InputError, match=words):
+        read_points(file)
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_odd_pictures_work(kind: str, pair: tuple[Path, Path], tmp_path: Path, run: Run, small_model: str) -> None:
+    odd, out = ODD[kind](tmp_path), tmp_path / "out"
+    out.mkdir()
+    for number, (source, target) in enumerate([(odd, pair[1]), (pair[0], odd)]):
+        outputs = ["-o", out / f"{number}.png", "--flow", out / f"{number}.flo", "--warp", out / f"w{number}.png"]
+        code, printed, complaint = run("match", source, target, "--model", small_model, *outputs)
+        assert (code, complaint) == (0, "")
+        assert "nan" not in printed
+    assert len(list(out.iterdir())) == 6
+    if kind == "rotated by EXIF":
+        assert open_picture(out / "w1.png").size == (40, 60)  # as seen, not as stored
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["source", "target"])
+@pytest.mark.parametrize("kind", BAD)
+def test_bad_pictures_are_one_sentence_and_write_nothing(
+    kind: str, place: int, pair: tuple[Path, Path], tmp_path: Path, run: Run
+) -> None:
+    make, words = BAD[kind]
+    folder, out = tmp_path / "bad", tmp_path / "out"
+    folder.mkdir()
+    out.mkdir()
+    pictures = list(pair)
+    pictures[place] = make(folder)
+    outputs = ["-o", out / "m.png", "--json", out / "m.json", "--flow", out / "f.flo", "--warp", out / "w.png"]
+    code, printed, complaint = run("match", *pictures, *outputs)
+    assert_one_sentence(code, complaint, words)
+    assert printed == ""
+    assert list(out.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--points", "61,5"], "lies outside"),
+        (["--points", "nan,5"], "lies outside"),
+        (["--points", "5,inf"], "lies outside"),
+        (["--points", "1"], "x,y"),
+        (["--points", "1,2", "--points-file", "points.csv"], "not both"),
+        (["--points-file", "none.csv"], "cannot read the points file"),
+        (["--points-file", "."], "cannot read the points file"),
+        (["--flow", "OUT/f.png"], "must end in .flo or .npz"),
+        (["--warp", "OUT/w.flo"], "picture format"),
+        (["-o", "OUT/m.xyz"], "picture format"),
+        (["-o", "OUT/m.png", "--warp", "OUT/m.png"], "another output"),
+        (["-o", "OUT/m.png", "--flow", "OUT/no/f.flo"], "no such folder"),
+        (["-o", "OUT/m.png", "--json", "/proc/m.json"], "cannot write to the folder /proc"),
+        (["-o", "OUT/m.png", "--json", "OUT"], "is a folder"),
+        (["-o", "OUT/m.png", "--device", "quantum"], "there is no device"),
+        (["-o", "OUT/m.png", "--model", "wonder"], "there is no model"),
+    ],
+)
+def test_mistakes_are_one_sentence_and_write_nothing(
+    arguments: list[str], words: str, pair: tuple[Path, Path], tmp_path: Path, run: Run, small_model: str
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    model = [] if "--model" in arguments else ["--model", small_model]
+    code, _, complaint = run("match", *pair, *model, *(word.replace("OUT", str(out)) for word in arguments))
+    assert_one_sentence(code, complaint, words)
+    assert list(out.iterdir()) == []
+
+
+def test_existing_outputs_stay_unless_allowed(
+    pair: tuple[Path, Path], tmp_path: Path, run: Run, small_model: str
+) -> None:
+    precious = tmp_path / "f.flo"
+    precious.write_text("precious")
+    command = ["match", *pair, "--model", small_model, "-o", tmp_path / "m.png", "--flow", precious]
+    code, _, complaint = run(*command)
+    assert_one_sentence(code, complaint, "exists already")
+    assert precious.read_text() == "precious"
+    assert not (tmp_path / "m.png").exists()
+    assert run(*command, "--overwrite")[0] == 0
+    assert precious.read_bytes().startswith(b"PIEH")
+
+
+def test_picture_formats_that_cannot_hold_it_are_one_sentence(
+    pair: tuple[Path, Path], tmp_path: Path, run: Run, small_model: str
+) -> None:
+    photograph((1, 66_000)).save(tmp_path / "long.png")
+    code, _, complaint = run(
+        "match", pair[0], tmp_path / "long.png", "--model", small_model, "--warp", tmp_path / "w.jpg"
+    )
+    assert_one_sentence(code, complaint, "cannot write the picture")
+    assert not (tmp_path / "w.jpg").exists()
+
+
+def test_a_terminal_gets_a_table(
+    pair: tuple[Path, Path], run: Run, small_model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    _, printed, _ = run("match", *pair, "--model", small_model, "--points", "10,20")
+    assert "source x, y" in printed
+    assert "10.0, 20.0" in printed

@@ -1,0 +1,120 @@
+"""``chmnet warp``: pictures, mixtures, animations, and mistakes."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from chmnet.cli.app import app
+from chmnet.pictures import open_picture
+
+from .conftest import Run
+from .odd_pictures import BAD, ODD, photograph
+from .test_cli import assert_one_sentence
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    photograph((60, 40)).save(folder / "a.png")
+    photograph((50, 70)).save(folder / "b.png")
+    return folder / "a.png", folder / "b.png"
+
+
+def test_help_has_examples() -> None:
+    assert "chmnet warp donkey.png" in CliRunner().invoke(app, ["warp", "--help"]).output
+
+
+@pytest.mark.parametrize("method", ["flow", "tps"])
+def test_a_picture_warped_onto_itself_stays(method: str, tmp_path: Path, run: Run, small_model: str) -> None:
+    path, out = tmp_path / "a.png", tmp_path / "out.png"
+    photograph((120, 120)).save(path)
+    code, printed, complaint = run("warp", path, path, "-o", out, "--method", method, "--model", small_model)
+    assert (code, printed, complaint) == (0, "", "")
+    difference = np.asarray(open_picture(out)).astype(int) - np.asarray(open_picture(path))
+    assert np.abs(difference[12:-12, 12:-12]).mean() < 12
+
+
+def test_blend_and_animation(pair: tuple[Path, Path], tmp_path: Path, run: Run, small_model: str) -> None:
+    for blend in ("0", "0.5", "1"):
+        command = ["warp", *pair, "--model", small_model, "--blend", blend, "-o", tmp_path / f"{blend}.png"]
+        assert run(*command, "--animate", tmp_path / "morph.gif", "--overwrite")[0] == 0
+    none, half, full = (
+        np.asarray(open_picture(tmp_path / f"{blend}.png")).astype(int) for blend in ("0", "0.5", "1")
+    )
+    np.testing.assert_array_equal(none, np.asarray(open_picture(pair[1])))
+    assert np.abs(half - (none + full) / 2).max() <= 1
+    with Image.open(tmp_path / "morph.gif") as animation:
+        assert animation.size == (50, 70)
+        assert animation.n_frames == 20
+        assert animation.info["loop"] == 0
+    assert (tmp_path / "morph.gif").stat().st_size < 200_000
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_odd_pictures_work(kind: str, pair: tuple[Path, Path], tmp_path: Path, run: Run, small_model: str) -> None:
+    odd = ODD[kind](tmp_path)
+    size = open_picture(odd).size
+    for number, (source, target) in enumerate([(odd, pair[1]), (pair[0], odd)]):
+        out, animation = tmp_path / f"out{number}.png", tmp_path / f"out{number}.gif"
+        code, _, complaint = run("warp", source, target, "--model", small_model, "-o", out, "--animate", animation)
+        assert (code, complaint) == (0, "")
+        assert open_picture(out).size == ((50, 70), size)[number]
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["source", "target"])
+@pytest.mark.parametrize("kind", BAD)
+def test_bad_pictures_are_one_sentence_and_write_nothing(
+    kind: str, place: int, pair: tuple[Path, Path], tmp_path: Path, run: Run
+) -> None:
+    make, words = BAD[kind]
+    folder, out = tmp_path / "bad", tmp_path / "out"
+    folder.mkdir()
+    out.mkdir()
+    pictures = list(pair)
+    pictures[place] = make(folder)
+    code, _, complaint = run("warp", *pictures, "-o", out / "w.png", "--animate", out / "m.gif")
+    assert_one_sentence(code, complaint, words)
+    assert list(out.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["-o", "OUT/w.xyz"], "picture format"),
+        (["-o", "OUT/w.png", "--animate", "OUT/m.png"], "must end in .gif"),
+        (["-o", "OUT/w.gif", "--animate", "OUT/w.gif"], "another output"),
+        (["-o", "OUT/no/w.png"], "no such folder"),
+        (["-o", "OUT/w.png", "--animate", "/proc/m.gif"], "cannot write to the folder /proc"),
+        (["-o", "OUT/w.png", "--device", "mps:99"], "device"),
+        (["-o", "OUT/w.png", "--model", "wonder"], "there is no model"),
+    ],
+)
+def test_mistakes_are_one_sentence_and_write_nothing(
+    arguments: list[str], words: str, pair: tuple[Path, Path], tmp_path: Path, run: Run
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    code, _, complaint = run("warp", *pair, *(word.replace("OUT", str(out)) for word in arguments))
+    assert_one_sentence(code, complaint, words)
+    assert list(out.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", [[], ["-o", "w.png", "--blend", "2"], ["-o", "w.png", "--method", "magic"]])
+def test_wrong_options_exit_with_2(arguments: list[str], pair: tuple[Path, Path]) -> None:
+    assert CliRunner().invoke(app, ["warp", *map(str, pair), *arguments]).exit_code == 2
+
+
+def test_spline_without_matches_is_one_sentence(
+    pair: tuple[Path, Path], tmp_path: Path, run: Run, small_model: str
+) -> None:
+    """Nothing in a picture of one colour can be told apart."""
+    Image.new("RGB", (30, 30), "white").save(tmp_path / "white.png")
+    command = ["warp", tmp_path / "white.png", pair[1], "--model", small_model, "-o", tmp_path / "w.png"]
+    code, _, complaint = run(*command, "--method", "tps")
+    if code != 0:
+        assert_one_sentence(code, complaint, "at least three matches")
+        assert not (tmp_path / "w.png").exists()

@@ -1,0 +1,150 @@
+"""Keypoints for pairs that have none."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from typer.testing import CliRunner
+
+from chmnet import data
+from chmnet.cli.app import app
+from chmnet.config import BackboneConfig, ModelConfig, TransferConfig
+from chmnet.data.pairs import AnnotatedImage, Pair
+from chmnet.errors import ConfigError, InputError
+from chmnet.labelling import Cutting, LabellingConfig, Member, draw_pairs, label_pairs
+from chmnet.nn.chmnet import CHMNet
+from chmnet.training.views import Texture
+from tests.data import trees
+
+LABELLING = LabellingConfig(minimum_confidence=0.5)
+
+
+@pytest.fixture(scope="module")
+def member() -> Member:
+    """Nearest neighbours of random features: good enough to find a texture again."""
+    torch.manual_seed(0)
+    config = ModelConfig(
+        backbone=BackboneConfig("efficientnet-lite0", ("blocks.4",)),
+        transfer=TransferConfig(temperature=1e-3),
+        matching="none",
+        dimensions="4d-4d",
+        channel_reduction=0,
+        image_size=(240, 240),
+    )
+    return Member(CHMNet(config).eval())
+
+
+@pytest.fixture
+def moved(tmp_path: Path) -> Pair:
+    """One texture on two grey pictures, at other places, with its boxes."""
+    sides = []
+    for name, size, corner in (("a.png", (200, 180), (20, 30)), ("b.png", (240, 200), (100, 60))):
+        picture = Image.new("RGB", size, "grey")
+        picture.paste(Texture(seed=3).picture((100, 120)), corner)
+        picture.save(tmp_path / name)
+        box = (float(corner[0]), float(corner[1]), corner[0] + 120.0, corner[1] + 100.0)
+        sides.append(AnnotatedImage(tmp_path / name, np.zeros((0, 2)), box))
+    return Pair("a-b", "texture", *sides)
+
+
+def test_keypoints_are_found_in_pixels_of_the_whole_pictures(moved: Pair, member: Member) -> None:
+    (found,) = label_pairs([moved], [member], LABELLING)
+    assert 10 < len(found.source.keypoints) == len(found.target.keypoints) <= LABELLING.most_points
+    errors = np.linalg.norm(found.target.keypoints - found.source.keypoints - (80, 30), axis=1)
+    assert np.median(errors) < 6
+    for side in (found.source, found.target):
+        assert Cutting.of(side).holds(side.keypoints).all()
+
+
+def test_members_of_other_sizes_join(moved: Pair, member: Member) -> None:
+    other = Member(member.model, side=160)
+    assert len(label_pairs([moved], [member, other], LABELLING)) == 1
+    scores = other.scores(Cutting.of(moved.source), Cutting.of(moved.target))
+    assert scores.shape[2:] == (30, 30, 30, 30)
+    assert scores.max().item() == pytest.approx(1)
+
+
+def test_pairs_with_few_sure_matches_are_left_out(moved: Pair, member: Member) -> None:
+    assert label_pairs([moved], [member], replace(LABELLING, minimum_matches=900)) == []
+
+
+def test_without_boxes_the_whole_pictures_are_matched(moved: Pair) -> None:
+    cutting = Cutting.of(replace(moved.source, box=None))
+    assert cutting.area == (0, 0, 200, 180)
+    np.testing.assert_allclose(cutting.to_pixels(np.array([[1.0, 1.0]])), [[200, 180]])
+
+
+def test_the_margin_ends_at_the_picture(moved: Pair) -> None:
+    assert Cutting.of(replace(moved.source, box=(0.0, 0.0, 195.0, 170.0))).area == (0, 0, 200, 180)
+
+
+def test_a_box_outside_of_its_picture(moved: Pair) -> None:
+    with pytest.raises(InputError, match=r"box of .*a\.png lies outside"):
+        Cutting.of(replace(moved.source, box=(500.0, 500.0, 520.0, 530.0)))
+
+
+def test_no_members(moved: Pair) -> None:
+    with pytest.raises(InputError, match="at least one model"):
+        label_pairs([moved], [])
+
+
+@pytest.mark.parametrize("field", ["minimum_confidence", "minimum_matches", "most_points"])
+def test_numbers_out_of_range(field: str) -> None:
+    with pytest.raises(ConfigError, match=field):
+        LabellingConfig(**{field: -1})  # type: ignore[arg-type]
+
+
+def side(name: str) -> AnnotatedImage:
+    return AnnotatedImage(Path(name), np.zeros((0, 2)))
+
+
+def test_drawn_pairs_are_new_and_of_one_category() -> None:
+    pairs = [
+        Pair("1", "cat", side("a"), side("b")),
+        Pair("2", "cat", side("c"), side("d")),
+        Pair("3", "dog", side("x"), side("y")),
+    ]
+    drawn = draw_pairs(pairs, 100, excluded={frozenset("ac")})
+    assert {data.image_names(pair) for pair in drawn} == {frozenset(two) for two in ("ad", "bc", "bd")}
+    assert {pair.category for pair in drawn} == {"cat"}
+    assert len(draw_pairs(pairs, 2, excluded=set())) == 2
+
+
+# ---------------------------------------------------------------- the command
+
+
+def test_the_command_leaves_test_pairs_out(tmp_path: Path) -> None:
+    root = trees.make_pf_pascal(tmp_path)
+    for name in trees.PASCAL_IMAGES:  # something to match
+        Texture(seed=3).picture((90, 120)).save(root / trees.PASCAL / "JPEGImages" / f"{name}.jpg")
+    output = tmp_path / "labels.json"
+    arguments = ["data", "label", "pf-pascal", "--root", str(root), "-o", str(output), "--draw", "5"]
+    result = CliRunner().invoke(app, [*arguments, "--model", "nearest-neighbour@160"])
+    assert result.exit_code == 0, result.output
+    assert "1 of 1 pairs have keypoints" in result.output  # the others stand in the test list
+    (pair,) = data.read_list(output, root)
+    assert data.image_names(pair) == {f"{trees.PASCAL_IMAGES[number]}.jpg" for number in (0, 2)}
+    again = CliRunner().invoke(app, arguments)
+    assert again.exit_code != 0
+
+
+@pytest.mark.parametrize("word", ["nearest-neighbour@x", "nearest-neighbour@1"])
+def test_the_command_refuses_sides_that_are_none(tmp_path: Path, word: str) -> None:
+    root = trees.make_pf_pascal(tmp_path)
+    arguments = ["data", "label", "pf-pascal", "--root", str(root), "-o", str(tmp_path / "out.json")]
+    result = CliRunner().invoke(app, [*arguments, "--model", word])
+    assert isinstance(result.exception, InputError)
+    assert "side in pixels" in str(result.exception)
+
+
+def test_the_command_without_any_sure_pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = trees.make_pf_pascal(tmp_path)
+    monkeypatch.setattr("chmnet.labelling.label_pairs", lambda *arguments: [])
+    arguments = ["data", "label", "pf-pascal", "--root", str(root), "-o", str(tmp_path / "out.json")]
+    result = CliRunner().invoke(app, [*arguments, "--model", "nearest-neighbour"])
+    assert isinstance(result.exception, InputError)
+    assert "none of 1 pairs has enough sure matches" in str(result.exception)
+    assert not (tmp_path / "out.json").exists()

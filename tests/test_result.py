@@ -1,0 +1,266 @@
+"""What a result gives: flow, warps, heat maps, scales, files."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+
+from chmnet.config import TransferConfig
+from chmnet.errors import InputError
+from chmnet.geometry import grid_points, pixels_to_normalised
+from chmnet.result import Matches, MatchResult
+
+SHARP = TransferConfig(temperature=1e-3, sampler="nearest")
+
+
+def identity(size: tuple[int, int] = (60, 120), target_size: tuple[int, int] = (300, 240)) -> MatchResult:
+    """A result in which every grid position matches itself."""
+    picture = Image.effect_noise(size[::-1], 60).convert("RGB")
+    correlation = torch.eye(64).view(1, 1, 8, 8, 8, 8)
+    return MatchResult(correlation, size, target_size, SHARP, source_picture=picture)
+
+
+def random_result(**fields: object) -> MatchResult:
+    correlation = torch.rand(1, 1, 6, 7, 5, 4, generator=torch.Generator().manual_seed(3))
+    return MatchResult(correlation, (50, 90), (80, 40), TransferConfig(temperature=0.05), **fields)
+
+
+# ---------------------------------------------------------------- flow and confidence
+
+
+def test_flow_of_the_identity_is_zero_and_any_size_measures_the_same_pixels() -> None:
+    same = identity((60, 120), (60, 120))
+    assert same.flow().shape == (60, 120, 2)
+    assert np.abs(same.flow()).max() < 0.01
+    larger = identity((60, 120), (120, 240))  # every point moves by itself
+    flow = larger.flow(size=(3, 4))
+    np.testing.assert_allclose(flow[0, 0], [15, 10], atol=0.01)  # the middle of the first of 3 × 4 cells
+    np.testing.assert_allclose(flow[2, 3], [105, 50], atol=0.01)
+
+
+def test_backward_flow_is_that_of_the_exchanged_pictures() -> None:
+    result = random_result()
+    turned = MatchResult(
+        result.correlation.permute(0, 1, 4, 5, 2, 3), result.target_size, result.source_size, result.config
+    )
+    np.testing.assert_array_equal(result.flow(direction="backward"), turned.flow())
+    assert result.flow(direction="backward").shape == (80, 40, 2)
+
+
+def test_flow_leads_to_the_transferred_points() -> None:
+    result = random_result()
+    result = dataclasses.replace(result, config=result.config.replace(sampler="nearest"))
+    grid = grid_points((6, 7), like=torch.zeros(1, dtype=torch.float64)).flatten(0, 1).numpy()
+    inside = (grid + 1) / 2 * (90, 50) * 0.999 + 0.001
+    flow = result.flow(size=(1000, 1800))
+    columns, rows = (inside / (90, 50) * (1800, 1000)).astype(int).clip(0, (1799, 999)).T
+    np.testing.assert_allclose(inside + flow[rows, columns], result.locate(inside), atol=0.6)
+
+
+@pytest.mark.parametrize("size", [(0, 5), (-1, 4), (10**6, 10**6)])
+def test_bad_sizes(size: tuple[int, int]) -> None:
+    with pytest.raises(InputError, match="both at least 1"):
+        identity().flow(size=size)
+
+
+def test_bad_direction() -> None:
+    with pytest.raises(InputError, match="forward or backward"):
+        identity().flow(direction="sideways")
+
+
+def test_confidence_maps() -> None:
+    result = identity()
+    assert result.confidence.shape == (8, 8)
+    assert result.confidence.dtype == np.float32
+    assert result.confidence[4, 4] > 0.99
+    assert result.confidence[0, 0] == pytest.approx(0.4)  # what lies beyond the border would end there too
+    assert result.confidence_at().shape == (60, 120)
+    dense = random_result().confidence_at((9, 9))
+    assert ((dense >= 0) & (dense <= 1)).all()
+
+
+# ---------------------------------------------------------------- warp
+
+
+@pytest.mark.parametrize("method", ["flow", "tps"])
+def test_warp_has_the_frame_of_the_target(method: str) -> None:
+    result = identity((60, 120), (60, 120))
+    warped = result.warp(method)
+    assert result.source_picture is not None
+    error = np.asarray(warped).astype(int) - np.asarray(result.source_picture)
+    assert np.abs(error).mean() < 2
+    assert identity().warp(method).size == (240, 300)
+
+
+def test_warp_of_another_picture_and_through_keypoints() -> None:
+    result = identity()
+    assert result.warp(picture=np.zeros((10, 20), dtype=np.uint8)).getpixel((5, 5)) == (0, 0, 0)
+    corners = np.array([[0, 0], [120, 0], [0, 60], [120, 60.0]])
+    flipped = Matches(corners, corners[::-1] * (2, 5), np.ones(4))  # turned by half a turn
+    warped = np.asarray(result.warp("tps", keypoints=flipped).convert("L")).astype(float)
+    straight = np.asarray(result.warp("tps").convert("L")).astype(float)
+    assert np.abs(warped[::-1, ::-1] - straight).mean() < 3
+
+
+def test_warp_refuses() -> None:
+    result = identity()
+    with pytest.raises(InputError, match="flow or tps"):
+        result.warp("magic")
+    with pytest.raises(InputError, match="keypoints are for the method tps"):
+        result.warp("flow", keypoints=result.matches(5))
+    with pytest.raises(InputError, match="holds no pictures"):
+        dataclasses.replace(result, source_picture=None).warp()
+    with pytest.raises(InputError, match="at least three matches"):
+        result.warp("tps", keypoints=result.matches(2))
+
+
+# ---------------------------------------------------------------- heat and scales
+
+
+def test_heat_is_a_distribution_whose_mean_is_the_transfer() -> None:
+    result = random_result()
+    point = [40.0, 30.0]
+    heat = result.heat(point)
+    assert heat.shape == (5, 4)
+    assert heat.sum() == pytest.approx(1, abs=1e-5)
+    grid = grid_points((5, 4), like=torch.zeros(1)).numpy()
+    mean = (heat[..., None] * grid).sum((0, 1))
+    expected = pixels_to_normalised(result.locate(point), result.target_size)[0]
+    np.testing.assert_allclose(mean, expected, atol=1e-5)
+    with pytest.raises(InputError, match="one point, got 2"):
+        result.heat([[1, 2], [3, 4]])
+
+
+def test_winning_scales() -> None:
+    pairs = torch.zeros(1, 2, 2, 2, 2, dtype=torch.int64)
+    pairs[0, 1, 1, 0, 0] = 5  # bottom right of the source to top left of the target: second scale, third scale
+    result = random_result(scale_pairs=pairs, scales=(0.5, 1.0, 2.0))
+    matches = Matches(np.array([[90.0, 50], [0, 0]]), np.array([[0.0, 0], [0, 0]]), np.ones(2))
+    np.testing.assert_array_equal(result.winning_scales(matches), [[1.0, 2.0], [0.5, 0.5]])
+
+
+def test_winning_scales_say_why_there_are_none() -> None:
+    with pytest.raises(InputError, match="models with dimensions 6d-4d"):
+        random_result().winning_scales(random_result().matches(3))
+    with pytest.raises(InputError, match="scales=True"):
+        random_result(scales=(1.0, 2.0)).winning_scales(random_result().matches(3))
+
+
+# ---------------------------------------------------------------- equality and files
+
+
+def test_equality_is_about_scores_and_sizes() -> None:
+    assert random_result() == random_result(source_picture=Image.new("RGB", (3, 3)))
+    assert random_result() != dataclasses.replace(random_result(), source_size=(51, 90))
+    assert random_result() != "something else"
+
+
+def test_saved_and_loaded_gives_the_same_transfers(tmp_path: Path) -> None:
+    result = random_result(
+        scale_pairs=torch.randint(0, 4, (1, 3, 3, 2, 2)),
+        scales=(0.7, 1.4),
+        source_picture=Image.new("RGB", (90, 50)),
+    )
+    result = dataclasses.replace(result, keypoints=result.transfer([[3, 4], [50.5, 20]]))
+    path = tmp_path / "result.safetensors"
+    result.save(path)
+    loaded = MatchResult.load(path)
+    assert loaded == result
+    assert loaded.source_picture is None
+    points = np.random.default_rng(0).uniform(0, 50, (20, 2))
+    for mine, theirs in zip(result.transfer(points), loaded.transfer(points), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    assert loaded.keypoints is not None
+    assert result.keypoints is not None
+    for mine, theirs in zip(result.keypoints, loaded.keypoints, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    torch.testing.assert_close(loaded.scale_pairs, result.scale_pairs)
+    assert loaded.scales == result.scales
+    with pytest.raises(InputError, match="exists already"):
+        result.save(path)
+    result.save(path, overwrite=True)
+    with pytest.raises(InputError, match=r"must end in \.safetensors"):
+        result.save(tmp_path / "result.npz")
+
+
+def metadata(**changes: str) -> dict[str, str]:
+    sound = {
+        "format": "chmnet-result-1",
+        "source_size": "[50, 90]",
+        "target_size": "[80, 40]",
+        "config": json.dumps(TransferConfig().to_dict()),
+        "scales": "[1.0]",
+    }
+    return {**sound, **changes}
+
+
+SOUND = {"correlation": torch.rand(1, 1, 2, 2, 2, 2)}
+POINTS = torch.zeros(2, 2)
+
+
+def test_control_a_sound_file_is_read(tmp_path: Path) -> None:
+    save_file(SOUND, tmp_path / "r.safetensors", metadata())
+    assert MatchResult.load(tmp_path / "r.safetensors").source_size == (50, 90)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "notes", "words"),
+    [
+        (SOUND, {"format": "chmnet-model-1"}, "not a result of matching"),
+        ({}, metadata(), "damaged"),
+        ({"correlation": torch.rand(2, 2)}, metadata(), "shape"),
+        ({"correlation": torch.rand(1, 1, 2, 2, 0, 2)}, metadata(), "shape"),
+        ({"correlation": torch.full((1, 1, 1, 1, 1, 1), torch.nan)}, metadata(), "finite"),
+        ({"correlation": torch.ones(1, 1, 1, 1, 1, 1, dtype=torch.int64)}, metadata(), "finite"),
+        (SOUND, metadata(source_size="[0, 5]"), "size"),
+        (SOUND, metadata(source_size="[1e400, 5]"), "size"),
+        (SOUND, metadata(target_size="[[[[["), "damaged"),
+        (SOUND, metadata(target_size="7"), "damaged"),
+        (SOUND, metadata(config='{"temperature": -1}'), "temperature"),
+        (SOUND, metadata(config="[]"), "damaged"),
+        (SOUND, metadata(scales="[]"), "scales"),
+        (SOUND, metadata(scales="[NaN]"), "scales"),
+        ({**SOUND, "scale_pairs": torch.zeros(3)}, metadata(), "scale pairs"),
+        ({**SOUND, "scale_pairs": torch.full((1, 1, 1, 1, 1), 7)}, metadata(), "does not have"),
+        ({**SOUND, "keypoints.source": POINTS}, metadata(), "damaged"),
+        (
+            {**SOUND, **{f"keypoints.{name}": POINTS for name in ("source", "target", "confidence")}},
+            metadata(),
+            "do not go together",
+        ),
+        (
+            {
+                **SOUND,
+                "keypoints.source": POINTS / 0,
+                "keypoints.target": POINTS,
+                "keypoints.confidence": torch.ones(2),
+            },
+            metadata(),
+            "keypoints are not all finite",
+        ),
+    ],
+)
+def test_hostile_files(
+    tensors: dict[str, torch.Tensor], notes: dict[str, str], words: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "r.safetensors"
+    save_file({name: tensor.clone() for name, tensor in tensors.items()}, path, notes)
+    with pytest.raises(InputError, match=words) as error:
+        MatchResult.load(path)
+    assert "\n" not in str(error.value)
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no result file"):
+        MatchResult.load(tmp_path / "none.safetensors")
+    with pytest.raises(InputError, match="is a folder"):
+        MatchResult.load(tmp_path)
+    path = tmp_path / "text.safetensors"
+    path.write_text("hello")
+    with pytest.raises(InputError, match="not a whole safetensors file"):
+        MatchResult.load(path)
