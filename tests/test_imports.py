@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "chmnet"
 # From the bottom up: a part may import those of the rows above its own, and itself.
 LAYERS: list[set[str]] = [
     {"errors"},
-    {"config", "geometry", "atomic", "journal"},
+    {"config", "geometry", "atomic", "journal", "picture_files"},
     {"ops", "pictures", "formats"},
     {"nn"},
     {"weights", "features", "warping", "result_file"},
@@ -177,6 +177,12 @@ def test_help_loads_nothing_heavy() -> None:
     assert "Usage" in printed
     assert "chmnet.cli.app" in modules
     assert not HEAVY & modules.keys()
+
+
+def test_the_decoder_of_the_page_starts_without_torch() -> None:
+    modules, _ = loaded_modules("-c", "import chmnet.web.child")
+    assert {"PIL", "numpy"} <= modules.keys()
+    assert not (HEAVY - {"PIL", "numpy"}) & modules.keys()
 
 
 def test_control_heavy_modules_are_noticed() -> None:

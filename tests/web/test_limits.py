@@ -15,7 +15,8 @@ from starlette.requests import Request
 from chmnet.errors import InputError
 from chmnet.web.answers import answer
 from chmnet.web.bodies import Bodies
-from chmnet.web.decoder import Decoder, answer_all, decode_here
+from chmnet.web.child import answer_all, decode_here
+from chmnet.web.decoder import Decoder
 from chmnet.web.errors import WebError
 from chmnet.web.security import HEADERS, host_allowed
 from chmnet.web.sessions import Sessions

@@ -12,8 +12,8 @@ from chmnet.matcher import Matches, MatchResult
 from chmnet.web import questions
 from chmnet.web.answers import ERRORS
 from chmnet.web.bodies import read_match_form
+from chmnet.web.child import FORMATS
 from chmnet.web.container import pack_result
-from chmnet.web.decoder import FORMATS
 from chmnet.web.errors import WebError
 from chmnet.web.examples import example_pairs
 from chmnet.web.schemas import (

@@ -13,7 +13,8 @@ from chmnet.matcher import Matcher, MatchResult
 from chmnet.nn.chmnet import Pyramid
 from chmnet.pictures import to_tensor
 from chmnet.web.bodies import Bodies
-from chmnet.web.decoder import Decoder, media_type
+from chmnet.web.child import media_type
+from chmnet.web.decoder import Decoder
 from chmnet.web.errors import WebError
 from chmnet.web.examples import load_examples
 from chmnet.web.sessions import PUBLIC, OwnedCache, Session, Sessions, StoredPicture, content_id
