@@ -12,8 +12,9 @@ then two float32 (x and y of the displacement) for every pixel, row by row.
 
 import struct
 import zipfile
+from io import BufferedIOBase
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float32
@@ -96,7 +97,7 @@ def write_npz(path: str | Path, dense: DenseFlow, overwrite: bool = False) -> No
         save_npz(file, dense)
 
 
-def save_npz(file: BinaryIO, dense: DenseFlow) -> None:
+def save_npz(file: BufferedIOBase, dense: DenseFlow) -> None:
     """As :func:`write_npz`, into a file that is open, or in memory."""
     np.savez_compressed(
         file,

@@ -3,16 +3,27 @@
 import io
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from fastapi.testclient import TestClient
 from PIL import Image
 
 import chmnet
-from chmnet.matcher import MatchResult
-from chmnet.web.container import unpack
+from chmnet.formats import read_npz
+from chmnet.geometry import pixels_to_normalised
+from chmnet.matcher import Matcher, MatchResult
+from chmnet.nn.kernels import titled_kernels
+from chmnet.nn.transfer import sampler_weights
+from chmnet.propagation.document import doubtful_keypoints
+from chmnet.propagation.records import Moved
+from chmnet.propagation.vote import join_votes
+from chmnet.viz import draw_kernels
+from chmnet.web.container import heat_of, unpack
+from chmnet.weights import load_model
 
 from .conftest import DONKEY, EXAMPLES, ZEBRA, assert_refused, load, picture_file
 
@@ -93,10 +104,22 @@ def test_pair_for_the_page_holds_positions_and_votes(client: TestClient, pair: s
     header, blocks = unpack(answer.content)
     assert header["source_grid"] == [30, 30]
     np.testing.assert_allclose(blocks["positions"], result.positions[0], atol=1e-4)
-    scores = result.correlation[0, 0].flatten(2).flatten(0, 1).numpy()
-    read = blocks["low"][:, None] + blocks["step"][:, None] * blocks["correlation"]
-    assert np.abs(read - scores).max() <= blocks["step"].max() / 2 + 1e-5
+    np.testing.assert_allclose(blocks["confidence"], result.confidence, atol=1e-3)
+    assert blocks["likelihood"].shape == (900, 900)
     assert len(answer.content) < 0.85e6
+
+
+@pytest.mark.parametrize("model", ["chmnet-lite", "hough-prior", "nearest-neighbour"])
+def test_heat_of_the_page_is_that_of_the_library(client: TestClient, pair: str, model: str) -> None:
+    blocks = unpack(client.get(f"{pair}?model={model}").content)[1]
+    result = chmnet.match(DONKEY, ZEBRA, model=model)
+    for point in POINTS:
+        expected = result.heat(point)
+        normalised = pixels_to_normalised(torch.tensor([[point]]), result.source_size)
+        weights = sampler_weights(normalised, (30, 30), result.config)[0, 0].double().numpy()
+        heat = heat_of(blocks, weights).reshape(expected.shape)
+        assert abs(heat.sum() - 1) < 1e-6
+        assert np.abs(heat - expected).max() < 0.03 * expected.max() + 1e-4
 
 
 def test_a_known_picture_is_not_computed_again(client: TestClient) -> None:
@@ -120,15 +143,43 @@ def before_one(service: Any, picture: str) -> int:
     return sum(level.numel() * level.element_size() for level in found[0].levels)
 
 
-def test_matches_flow_and_warp(client: TestClient, pair: str, result: MatchResult) -> None:
+def test_matches_flow_and_warp(client: TestClient, pair: str, result: MatchResult, tmp_path: Path) -> None:
     found = client.get(f"{pair}/matches?top=5").json()["matches"]
     np.testing.assert_allclose([row["source"] for row in found], result.matches(5).source, atol=0.01)
-    arrays = np.load(io.BytesIO(client.get(f"{pair}/flow.npz").content))
-    assert arrays["flow"].shape == (161, 200, 2)
-    assert arrays["flow"].dtype == np.float32
+    file = tmp_path / "flow.npz"
+    file.write_bytes(client.get(f"{pair}/flow.npz").content)
+    dense = read_npz(file)
+    np.testing.assert_allclose(dense.flow, result.flow(), atol=0.01)
+    np.testing.assert_allclose(dense.confidence, result.confidence_at(), atol=1e-3)
+    assert (dense.source_size, dense.target_size) == (result.source_size, result.target_size)
+    file.write_bytes(client.get(f"{pair}/flow.npz?side=50").content)
+    np.testing.assert_allclose(read_npz(file).flow, result.flow((40, 50)), atol=0.01)
+    whole = np.asarray(Image.open(io.BytesIO(client.get(f"{pair}/warp.png").content))).astype(int)
+    assert np.abs(whole - np.asarray(result.warp())).mean() < 0.5
     warped = Image.open(io.BytesIO(client.get(f"{pair}/warp.png?side=100").content))
     assert max(warped.size) == 100
     assert abs(warped.width / warped.height - result.target_size[1] / result.target_size[0]) < 0.05
+
+
+def test_winning_scales(client: TestClient, pair: str, result: MatchResult) -> None:
+    rows = client.get(f"{pair}/matches?model=hough-prior-6d").json()["matches"]
+    network = load_model("hough-prior", changes={"dimensions": "6d-4d", "scale_window": 1})
+    own = Matcher(network).match(DONKEY, ZEBRA, scales=True)
+    expected = own.winning_scales(own.matches(300))
+    assert len(np.unique(expected)) > 1  # different sizes to draw
+    np.testing.assert_allclose([row["scales"] for row in rows], expected, atol=1e-6)
+    assert client.get(f"{pair}/matches?top=2").json()["matches"][0]["scales"] is None
+
+
+def test_kernels_are_those_of_the_command(client: TestClient) -> None:
+    answer = client.get("/api/models/hough-prior-iso/kernel.png")
+    assert answer.headers["content-type"] == "image/png"
+    network = load_model("hough-prior", changes={"first_sharing": "iso", "last_sharing": "iso"})
+    expected = draw_kernels(titled_kernels(network, "hough-prior-iso"))
+    np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(answer.content))), np.asarray(expected))
+    assert client.get("/api/models/hough-prior-iso/kernel.png").content == answer.content
+    assert_refused(client.get("/api/models/nearest-neighbour/kernel.png"), 422, "no Hough layers")
+    assert_refused(client.get("/api/models/wonder/kernel.png"), 404, "there is no model")
 
 
 @pytest.mark.parametrize("model", ["hough-prior-full", "nearest-neighbour"])
@@ -151,21 +202,50 @@ def wait(client: TestClient, job: dict[str, Any]) -> dict[str, Any]:
 def test_propagation_carries_points_to_many(client: TestClient, result: MatchResult) -> None:
     source = load(client, DONKEY.read_bytes())
     targets = [load(client, ZEBRA.read_bytes()), load(client, picture_file())]
-    answer = client.post("/api/propagations", json={"source": source, "points": POINTS, "targets": targets})
+    wish = {"sources": [{"picture": source, "points": POINTS}], "targets": targets}
+    answer = client.post("/api/propagations", json=wish)
     assert answer.status_code == 202, answer.text
     job = wait(client, answer.json())
     assert (job["state"], job["done"], job["total"]) == ("done", 2, 2)
     assert [picture["picture"] for picture in job["pictures"]] == targets
-    np.testing.assert_allclose(job["pictures"][0]["points"], result.transfer(POINTS).target, atol=0.01)
+    expected = result.transfer(POINTS)
+    found = job["pictures"][0]
+    np.testing.assert_allclose(found["points"], expected.target, atol=0.01)
+    np.testing.assert_allclose(found["confidences"], expected.confidence, atol=1e-3)
+    assert found["doubtful"] == doubtful_keypoints(Moved("", *expected[1:]), result.target_size, 0.5).tolist()
+    assert found["score"] == pytest.approx(expected.confidence.mean(), abs=2e-3)
     assert_refused(client.get(f"/api/propagations/{NOBODY}"), 404)
     client.cookies.clear()
     assert_refused(client.get(f"/api/propagations/{job['id']}"), 404, "no such propagation")
 
 
+def test_several_labelled_pictures_take_a_vote(client: TestClient, result: MatchResult) -> None:
+    sources = [load(client, path.read_bytes()) for path in (DONKEY, EXAMPLES / "sedan.png")]
+    labels = [[*POINTS, None], [[30.0, 30.0], None, [60.0, 50.0], None]]
+    wish = {
+        "sources": [{"picture": key, "points": points} for key, points in zip(sources, labels, strict=True)],
+        "targets": [load(client, ZEBRA.read_bytes())],
+    }
+    (found,) = wait(client, client.post("/api/propagations", json=wish).json())["pictures"]
+    other = chmnet.match(EXAMPLES / "sedan.png", ZEBRA)
+    votes, sure = np.full((2, 4, 2), np.nan), np.zeros((2, 4))
+    for row, (matched, points) in enumerate(zip((result, other), labels, strict=True)):
+        for column, point in enumerate(points):
+            if point is not None:
+                moved = matched.transfer(point)
+                votes[row, column], sure[row, column] = moved.target[0], moved.confidence[0]
+    points, confidence = join_votes(votes, sure, result.target_size)
+    assert found["points"][3] is None
+    np.testing.assert_allclose(found["points"][:3], points[:3], atol=0.05)
+    np.testing.assert_allclose(found["confidences"], confidence, atol=5e-3)
+    wish["sources"][1]["points"].pop()  # type: ignore[index, attr-defined]
+    assert_refused(client.post("/api/propagations", json=wish), 422, "different numbers of points")
+
+
 def test_propagation_one_at_a_time_and_can_be_ended(client: TestClient) -> None:
     source = load(client, DONKEY.read_bytes())
     targets = [load(client, picture_file(seed=seed)) for seed in range(5)]
-    wish = {"source": source, "points": POINTS, "targets": targets}
+    wish = {"sources": [{"picture": source, "points": POINTS}], "targets": targets}
     job = client.post("/api/propagations", json=wish).json()
     assert_refused(client.post("/api/propagations", json=wish), 409, "runs already")
     ended = client.delete(f"/api/propagations/{job['id']}").json()
@@ -183,6 +263,7 @@ def test_propagation_one_at_a_time_and_can_be_ended(client: TestClient) -> None:
         ({"points": []}, 422),
         ({"points": [[1, 2, 3]]}, 422),
         ({"points": [["x", 2]]}, 422),
+        ({"picture": NOBODY}, 404),
         ({"targets": [NOBODY]}, 404),
         ({"targets": ["../../etc/passwd"]}, 422),
         ({"model": "wonder"}, 404),
@@ -190,8 +271,18 @@ def test_propagation_one_at_a_time_and_can_be_ended(client: TestClient) -> None:
 )
 def test_propagation_refuses(client: TestClient, change: dict[str, Any], status: int) -> None:
     source = load(client, DONKEY.read_bytes())
-    wish = {"source": source, "points": POINTS, "targets": [source], **change}
+    labelled = {"picture": source, "points": POINTS, **change}
+    wish = {"sources": [labelled], "targets": [source], **change}
     assert_refused(client.post("/api/propagations", json=wish), status)
+
+
+def test_propagation_bodies_are_counted(client: TestClient) -> None:
+    def pieces():  # type: ignore[no-untyped-def]
+        yield b'{"model": "'
+        yield from (b"x" * 2**18 for _ in range(8))
+
+    assert_refused(client.post("/api/propagations", content=pieces()), 413, "larger than 1 MB")
+    assert_refused(client.post("/api/propagations", content=b"{"), 422, "JSON")
 
 
 # ---------------------------------------------------------------- mistakes

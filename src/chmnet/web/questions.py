@@ -1,36 +1,41 @@
-"""Questions about a result that need more than its points: dense flow, the warped picture."""
+"""Questions about a result whose answers are files: dense flow, the warped picture."""
 
-import numpy as np
-import torch
-import torch.nn.functional as F
+import io
+
 from PIL import Image
 
-from chmnet.geometry import grid_points, normalised_to_pixels
-from chmnet.matcher import MatchResult
-from chmnet.nn.transfer import dense_flow, soft_argmax
-from chmnet.ops.correlation import exchange
+from chmnet.formats import DenseFlow, save_npz
+from chmnet.geometry import Size
+from chmnet.result import MatchResult
 
 
-def flow(result: MatchResult) -> dict[str, np.ndarray]:
-    """Arrays of the flow file: displacement of every point of the source, and both sizes."""
-    size = result.source_size
-    grid = grid_points(size, like=result.positions)
-    moved = grid + dense_flow(result.positions, size)[0]
-    displacement = normalised_to_pixels(moved, result.target_size) - normalised_to_pixels(grid, size)
-    return {
-        "flow": displacement.float().numpy(),
-        "source_size": np.asarray(result.source_size),
-        "target_size": np.asarray(result.target_size),
-    }
+def within(size: Size, side: int) -> Size:
+    """A (height, width) made to fit a square, with the same shape; what fits already stays.
+
+    Example:
+        >>> within((4000, 3000), 1000), within((40, 30), 1000)
+        ((1000, 750), (40, 30))
+    """
+    scale = min(1.0, side / max(size))
+    return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
 
 
-def warp(result: MatchResult, picture: Image.Image, side: int) -> Image.Image:
-    """The source picture in the frame of the target, within a square."""
-    height, width = result.target_size
-    scale = min(1.0, side / max(height, width))
-    size = (max(1, round(height * scale)), max(1, round(width * scale)))
-    back = soft_argmax(exchange(result.correlation), result.config)
-    at = grid_points(size, like=back) + dense_flow(back, size)
-    pixels = torch.from_numpy(np.array(picture)).permute(2, 0, 1)[None].float()
-    drawn = F.grid_sample(pixels, at.float(), padding_mode="border", align_corners=False)
-    return Image.fromarray(drawn[0].permute(1, 2, 0).round().byte().numpy())
+def flow_file(result: MatchResult, side: int) -> bytes:
+    """Flow and confidence as ``chmnet match --flow flow.npz`` writes them, on a map within a square."""
+    size = within(result.source_size, side)
+    dense = DenseFlow(result.flow(size), result.confidence_at(size), result.source_size, result.target_size)
+    file = io.BytesIO()
+    save_npz(file, dense)
+    return file.getvalue()
+
+
+def warp_file(result: MatchResult, picture: Image.Image, side: int) -> bytes:
+    """The source picture in the frame of the target, within a square, as PNG."""
+    return png(result.warp(picture=picture, size=within(result.target_size, side)))
+
+
+def png(picture: Image.Image) -> bytes:
+    """A picture as a file."""
+    file = io.BytesIO()
+    picture.save(file, format="PNG")
+    return file.getvalue()

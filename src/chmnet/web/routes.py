@@ -1,14 +1,12 @@
 """The HTTP API: each path is a few lines that check, ask the service and shape the answer."""
 
-import io
 from typing import Annotated, Any
 
-import numpy as np
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi import Path as InPath
 
 from chmnet import __version__
-from chmnet.matcher import Matches, MatchResult
+from chmnet.result import Matches
 from chmnet.web import questions
 from chmnet.web.answers import ERRORS
 from chmnet.web.bodies import read_match_form
@@ -24,7 +22,7 @@ from chmnet.web.schemas import (
     PictureAnswer,
     StatusAnswer,
 )
-from chmnet.web.service import Pair, Service
+from chmnet.web.service import Pair, Service, Timed
 from chmnet.web.sessions import Session, StoredPicture
 from chmnet.web.shelf import DEFAULT_MODEL, Offer
 
@@ -43,17 +41,25 @@ def get_service(request: Request) -> Service:
     return service
 
 
-def get_session(request: Request, response: Response) -> Session:
-    """The session of the request's cookie, or a new one, whose cookie goes with the answer."""
-    service = get_service(request)
-    session = service.sessions.open(request.cookies.get(COOKIE, ""))
+def find_session(request: Request) -> Session:
+    """The session of the request's cookie. Whoever has none, or an old one, has no pictures: nothing is kept."""
+    return get_service(request).sessions.find(request.cookies.get(COOKIE, ""))
+
+
+def open_session(request: Request, response: Response) -> Session:
+    """As :func:`find_session`, or a new one, whose cookie goes with the answer: for requests that leave something.
+
+    The server makes every token itself; one that it does not know is never taken over.
+    """
+    session = get_service(request).sessions.open(request.cookies.get(COOKIE, ""))
     if request.cookies.get(COOKIE) != session.token:
         response.set_cookie(COOKIE, session.token, httponly=True, samesite="strict", path="/")
     return session
 
 
 TheService = Annotated[Service, Depends(get_service)]
-TheSession = Annotated[Session, Depends(get_session)]
+TheSession = Annotated[Session, Depends(find_session)]
+OpenSession = Annotated[Session, Depends(open_session)]
 
 
 def get_pair(
@@ -70,6 +76,10 @@ def get_pair(
 
 ThePair = Annotated[Pair, Depends(get_pair)]
 
+
+_BINARY: dict[int | str, dict[str, Any]] = {200: {"content": {"application/octet-stream": {}}}}
+_PNG: dict[int | str, dict[str, Any]] = {200: {"content": {"image/png": {}}}}
+Side = Annotated[int, Query(ge=16, le=2048, description="Largest side; what is smaller stays as it is.")]
 
 # ---------------------------------------------------------------- what there is
 
@@ -109,6 +119,18 @@ def _model(name: str, offer: Offer) -> ModelAnswer:
     )
 
 
+@router.get(
+    "/models/{name}/kernel.png", summary="What a model's votes look like", response_class=Response, responses=_PNG
+)
+async def kernel(
+    name: Annotated[str, InPath(max_length=200, description="A name from GET /api/models.")],
+    request: Request,
+    service: TheService,
+) -> Response:
+    """As `chmnet kernels` draws them; models without votes have none (422)."""
+    return Response(await service.draw_kernels(name, request), media_type="image/png")
+
+
 @router.get("/examples", summary="Example pictures")
 def examples(service: TheService) -> ExamplesAnswer:
     """Empty where chmnet is installed without its repository."""
@@ -139,7 +161,7 @@ _PICTURE_BODY: dict[str, Any] = {
 
 
 @router.post("/pictures", status_code=201, summary="Load a picture", openapi_extra=_PICTURE_BODY)
-async def add_picture(request: Request, service: TheService, session: TheSession) -> PictureAnswer:
+async def add_picture(request: Request, service: TheService, session: OpenSession) -> PictureAnswer:
     """The body is the file itself; its type is told from its content."""
     with service.bodies.reading(request, service.settings.limits.upload_bytes) as body:
         return _picture(await service.add_picture(session, await body.read(), request))
@@ -158,19 +180,17 @@ def _picture(picture: StoredPicture, title: str | None = None, url: str | None =
 
 # ---------------------------------------------------------------- pairs
 
-_BINARY: dict[int | str, dict[str, Any]] = {200: {"content": {"application/octet-stream": {}}}}
-_PNG: dict[int | str, dict[str, Any]] = {200: {"content": {"image/png": {}}}}
-
 
 @router.get(
     "/pairs/{source}/{target}", summary="A pair as the page needs it", response_class=Response, responses=_BINARY
 )
-async def pair(pair: ThePair, request: Request, service: TheService, session: TheSession) -> Response:
-    """Positions, confidences and correlation in one binary answer; `docs/serve.md` describes it."""
-    found = await service.match(pair, request)
-    milliseconds = None if found.seconds is None else round(1000 * found.seconds, 3)
-    packed = pack_result(found.result, model=pair.model, milliseconds=milliseconds)
-    return _file(packed, "application/octet-stream", request, session)
+async def pair(pair: ThePair, request: Request, service: TheService) -> Response:
+    """Positions, confidences and likely places in one binary answer; `docs/serve.md` describes it."""
+
+    def pack(found: Timed) -> bytes:
+        return pack_result(found.result, model=pair.model, milliseconds=_milliseconds(found))
+
+    return Response(await service.ask(pair, pack, request), media_type="application/octet-stream")
 
 
 @router.get("/pairs/{source}/{target}/matches", summary="The most trustworthy matches")
@@ -178,17 +198,18 @@ async def matches(
     pair: ThePair, request: Request, service: TheService, top: Annotated[int, Query(ge=1, le=5000)] = 300
 ) -> MatchAnswer:
     """The best first; with the winning scales, for models that vote over scales."""
-    found = await service.match(pair, request)
-    return _answer(pair.model, found.result, found.result.matches(top), found.seconds)
+    return await service.ask(pair, lambda found: _answer(pair.model, found, found.result.matches(top)), request)
 
 
 @router.get("/pairs/{source}/{target}/flow.npz", summary="Dense flow", response_class=Response, responses=_BINARY)
-async def flow(pair: ThePair, request: Request, service: TheService, session: TheSession) -> Response:
-    """`flow` (float32, height × width × 2): displacement (x, y) in pixels of every point of the source."""
-    arrays = await service.ask(pair, questions.flow, request)
-    file = io.BytesIO()
-    np.savez_compressed(file, allow_pickle=False, **arrays)
-    return _file(file.getvalue(), "application/octet-stream", request, session)
+async def flow(pair: ThePair, request: Request, service: TheService, side: Side = 2048) -> Response:
+    """What `chmnet match --flow flow.npz` writes: `flow`, `confidence`, and both sizes.
+
+    `flow` is height × width × 2: displacements (x, y) in pixels of the pictures as they are. The map of a picture
+    larger than `side` is made to fit it.
+    """
+    file = await service.ask(pair, lambda found: questions.flow_file(found.result, side), request)
+    return Response(file, media_type="application/octet-stream")
 
 
 @router.get(
@@ -197,22 +218,13 @@ async def flow(pair: ThePair, request: Request, service: TheService, session: Th
     response_class=Response,
     responses=_PNG,
 )
-async def warp(
-    pair: ThePair,
-    request: Request,
-    service: TheService,
-    session: TheSession,
-    side: Annotated[int, Query(ge=16, le=2048, description="Largest side of the picture.")] = 1024,
-) -> Response:
-    """The source picture drawn so that it lies over the target."""
+async def warp(pair: ThePair, request: Request, service: TheService, side: Side = 1024) -> Response:
+    """The source picture drawn so that it lies over the target, as `chmnet warp` does."""
 
-    def draw(result: MatchResult) -> bytes:
-        picture = questions.warp(result, service.view(pair.source, side), side)
-        file = io.BytesIO()
-        picture.save(file, format="PNG")
-        return file.getvalue()
+    def draw(found: Timed) -> bytes:
+        return questions.warp_file(found.result, service.view(pair.source, side), side)
 
-    return _file(await service.ask(pair, draw, request), "image/png", request, session)
+    return Response(await service.ask(pair, draw, request), media_type="image/png")
 
 
 _MATCH_BODY: dict[str, Any] = {
@@ -240,34 +252,36 @@ _MATCH_BODY: dict[str, Any] = {
 @router.post("/match", summary="Match two picture files", openapi_extra=_MATCH_BODY)
 async def match(request: Request, service: TheService) -> MatchAnswer:
     """For scripts: two files in, matches out, nothing kept. Without points: the most trustworthy matches."""
-    limits, owner = service.settings.limits, f"request-{id(request)}"
+    limits = service.settings.limits
     with service.bodies.reading(request, 2 * limits.upload_bytes + limits.body_bytes) as body:
         form = await read_match_form(body, DEFAULT_MODEL)
         service.shelf.check(form.model)
-        try:
+
+        def answer(found: Timed) -> MatchAnswer:
+            result = found.result
+            rows = result.matches(form.top) if form.points is None else result.transfer(form.points)
+            return _answer(form.model, found, rows)
+
+        with service.one_shot() as owner:
             source = await service.read_picture(form.source, owner, request)
             target = await service.read_picture(form.target, owner, request)
-            found = await service.match(Pair(source, target, form.model), request)
-        finally:
-            service.forget(owner)
-    rows = found.result.matches(form.top) if form.points is None else found.result.transfer(form.points)
-    return _answer(form.model, found.result, rows, found.seconds)
+            return await service.ask(Pair(source, target, form.model), answer, request)
 
 
-def _answer(model: str, result: MatchResult, found: Matches, seconds: float | None) -> MatchAnswer:
-    rows = zip(found.source.tolist(), found.target.tolist(), found.confidence.tolist(), strict=True)
+def _answer(model: str, found: Timed, matches: Matches) -> MatchAnswer:
+    result = found.result
+    scales = (
+        [None] * len(matches.source) if result.scale_pairs is None else result.winning_scales(matches).tolist()
+    )
+    rows = zip(matches.source.tolist(), matches.target.tolist(), matches.confidence.tolist(), scales, strict=True)
     return MatchAnswer(
         model=model,
         source_size=result.source_size,
         target_size=result.target_size,
-        milliseconds=None if seconds is None else round(1000 * seconds, 3),
-        matches=[MatchRow(source=a, target=b, confidence=c, scales=None) for a, b, c in rows],
+        milliseconds=_milliseconds(found),
+        matches=[MatchRow(source=a, target=b, confidence=c, scales=pair) for a, b, c, pair in rows],
     )
 
 
-def _file(content: bytes, media_type: str, request: Request, session: Session) -> Response:
-    """A binary answer; it carries the cookie of a new session itself."""
-    answer = Response(content, media_type=media_type)
-    if request.cookies.get(COOKIE) != session.token:
-        answer.set_cookie(COOKIE, session.token, httponly=True, samesite="strict", path="/")
-    return answer
+def _milliseconds(found: Timed) -> float | None:
+    return None if found.seconds is None else round(1000 * found.seconds, 3)

@@ -67,11 +67,19 @@ class MatchAnswer(BaseModel):
     matches: list[MatchRow]
 
 
-class PropagationRequest(BaseModel):
-    """Points of one picture, and the pictures to find them in."""
+class LabelledPicture(BaseModel):
+    """A picture whose points are known."""
 
-    source: str = Field(pattern="^[0-9a-f]{32}$", description="The labelled picture.")
-    points: list[tuple[FiniteFloat, FiniteFloat]] = Field(min_length=1, max_length=500)
+    picture: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
+    points: list[tuple[FiniteFloat, FiniteFloat] | None] = Field(
+        min_length=1, max_length=500, description="The same ones in every picture; null: not to be seen in it."
+    )
+
+
+class PropagationRequest(BaseModel):
+    """Pictures with their points, and the pictures to find them in."""
+
+    sources: list[LabelledPicture] = Field(min_length=1, max_length=20)
     targets: list[Annotated[str, Field(pattern="^[0-9a-f]{32}$")]] = Field(min_length=1, max_length=500)
     model: str = Field(DEFAULT_MODEL, max_length=200)
 
@@ -80,8 +88,10 @@ class PropagatedPicture(BaseModel):
     """Where the points lie in one of the pictures."""
 
     picture: str
-    points: list[tuple[float, float]]
+    points: list[tuple[float, float] | None] = Field(description="null: no source shows it.")
     confidences: list[float]
+    doubtful: list[bool] = Field(description="Whether a person should look: unsure, or outside the picture.")
+    score: float = Field(description="Mean confidence of the points.")
 
 
 class PropagationAnswer(BaseModel):

@@ -1,17 +1,20 @@
 """What the server does, without HTTP: keeps pictures, matches pairs, answers questions about them."""
 
 import logging
+import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
 
 import torch
 from PIL import Image
 from starlette.requests import Request
 
-from chmnet.matcher import Matcher, MatchResult
+from chmnet.matcher import Matcher
 from chmnet.nn.chmnet import Pyramid
 from chmnet.pictures import to_tensor
+from chmnet.result import MatchResult
 from chmnet.web.bodies import Bodies
 from chmnet.web.child import media_type
 from chmnet.web.decoder import Decoder
@@ -63,10 +66,22 @@ class Service:
         self.decoding = WorkQueue("decoding", limits.queue)
         self.decoder = Decoder(limits.decode_seconds, limits.pixels)
         self.features: OwnedCache[Pyramid] = OwnedCache(limits.feature_bytes, _pyramid_bytes)
+        self._one_shot: set[str] = set()
         self.results: OwnedCache[MatchResult] = OwnedCache(limits.result_bytes, _result_bytes)
         self.bodies = Bodies(limits)
         self.sessions = Sessions(limits, self.forget)
         self.examples = load_examples(settings.examples, MODELS[DEFAULT_MODEL].config.image_size, limits)
+
+    @contextmanager
+    def one_shot(self) -> Iterator[str]:
+        """An owner for as long as one request: nothing of it is kept."""
+        owner = f"request-{secrets.token_hex(16)}"
+        self._one_shot.add(owner)
+        try:
+            yield owner
+        finally:
+            self._one_shot.discard(owner)
+            self.forget(owner)
 
     def forget(self, token: str) -> None:
         """Drop all that was computed for one owner."""
@@ -113,7 +128,7 @@ class Service:
             raise WebError(415, "this is not a picture of an accepted type", "use PNG, JPEG, WebP, GIF or BMP")
         self.sessions.check_room(session, len(data))
         picture = await self.read_picture(data, session.token, request)
-        self.sessions.check_room(session, len(data))  # others may have come in the meantime
+        self.sessions.check_room(session, picture.bytes())  # others may have come in the meantime
         session.pictures[key] = picture
         return picture
 
@@ -142,18 +157,19 @@ class Service:
 
     # ------------------------------------------------------------ pairs
 
-    async def match(self, pair: Pair, request: Request | None) -> Timed:
-        """Match a pair, or recall its result."""
-        self.shelf.check(pair.model)
-        known = self.results.get(pair.owner, _key(pair))
-        if known is not None:
-            return Timed(known, None)
-        return await self.queue.run(lambda: self.match_now(pair), request)
-
-    async def ask(self, pair: Pair, question: Callable[[MatchResult], Answer], request: Request) -> Answer:
+    async def ask(self, pair: Pair, question: Callable[[Timed], Answer], request: Request) -> Answer:
         """Answer a question about a pair on the worker thread."""
         self.shelf.check(pair.model)
-        return await self.queue.run(lambda: question(self.match_now(pair).result), request)
+        return await self.queue.run(lambda: question(self.match_now(pair)), request)
+
+    async def draw_kernels(self, model: str, request: Request) -> bytes:
+        """What a model's votes look like, as PNG.
+
+        Raises:
+            InputError: the model has no votes.
+        """
+        self.shelf.check(model)
+        return await self.queue.run(lambda: self.shelf.draw_kernels(model), request)
 
     def match_now(self, pair: Pair) -> Timed:
         """Match on this thread, which must be the worker's."""
@@ -165,13 +181,20 @@ class Service:
         with torch.inference_mode():
             source = self._pyramid(matcher, pair.source, pair.model, "source")
             target = self._pyramid(matcher, pair.target, pair.model, "target")
-            correlation = matcher.model.head.match(source, target)
-        result = MatchResult(correlation, pair.source.size, pair.target.size, matcher.model.config.transfer)
+        result = matcher.match_pyramids(source, target, pair.source.size, pair.target.size, scales=True)
         _ = result.confidence  # also positions: computed here, not by the thread that answers
         self.results.put(pair.owner, _key(pair), result)
+        self._drop_what_nobody_waits_for(pair)
         seconds = time.perf_counter() - started
-        logger.info("matched %s with %s in %.0f ms", _key(pair), pair.model, 1000 * seconds)
+        logger.info("matched a pair with %s in %.0f ms", pair.model, 1000 * seconds)
         return Timed(result, seconds)
+
+    def _drop_what_nobody_waits_for(self, pair: Pair) -> None:
+        """A session may end while its pair is computed: what came after it was forgotten goes at once."""
+        for owner in {pair.source.owner, pair.target.owner, pair.owner}:
+            if owner != PUBLIC and owner not in self.sessions and owner not in self._one_shot:
+                self.features.drop(owner)
+                self.results.drop(owner)
 
     def _pyramid(self, matcher: Matcher, picture: StoredPicture, model: str, branch: str) -> Pyramid:
         """A picture's features, computed once for each model (and branch, where the two differ)."""
@@ -198,7 +221,6 @@ def _pyramid_bytes(pyramid: Pyramid) -> int:
 
 
 def _result_bytes(result: MatchResult) -> int:
-    return result.correlation.numel() * result.correlation.element_size()
-
-
-__all__ = ["PUBLIC", "Pair", "Service", "Timed"]
+    tensors = [result.correlation, result.positions]
+    tensors += [] if result.scale_pairs is None else [result.scale_pairs]
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)

@@ -36,6 +36,10 @@ class StoredPicture:
     """At the input size of the default model."""
     owner: str = field(default=PUBLIC, repr=False)
 
+    def bytes(self) -> int:
+        """Memory that it takes; Pillow keeps four bytes a pixel."""
+        return len(self.data) + 4 * self.small.width * self.small.height
+
 
 def content_id(data: bytes) -> str:
     """Name of a file by its content.
@@ -56,8 +60,8 @@ class Session:
     pictures: dict[str, StoredPicture] = field(default_factory=dict)
 
     def bytes(self) -> int:
-        """Memory of its picture files."""
-        return sum(len(picture.data) for picture in self.pictures.values())
+        """Memory of its pictures."""
+        return sum(picture.bytes() for picture in self.pictures.values())
 
 
 class Sessions:
@@ -94,6 +98,16 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def __contains__(self, token: str) -> bool:
+        return token in self._sessions
+
+    def find(self, token: str) -> Session:
+        """The session of a token; one that has nothing, and is not kept, where there is none."""
+        self.sweep()
+        if token in self._sessions:
+            return self.open(token)
+        return Session("", self._clock())
+
     def open(self, token: str) -> Session:
         """The session of a token, or a new one.
 
@@ -112,7 +126,7 @@ class Sessions:
         return session
 
     def check_room(self, session: Session, new_bytes: int) -> None:
-        """Make room for a picture file.
+        """Make room for a picture.
 
         Raises:
             WebError: the session has too many pictures, or the memory is full of sessions in use.
