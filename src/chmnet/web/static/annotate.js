@@ -8,6 +8,7 @@ import { fromBlob, fromExample } from "./pictures.js";
 import { colour, drawPin, drawProbe, Stage } from "./stage.js";
 
 const POLL_MS = 250;
+const MOST_LABELLED = 20;
 const KEY_STEPS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
 export class AnnotateView {
@@ -38,7 +39,7 @@ export class AnnotateView {
     this.find("stop").addEventListener("click", () => attempt(() => this.stop()));
     this.find("right").addEventListener("click", () => this.accept());
     this.find("make-reference").addEventListener("click", () => this.makeReference());
-    this.find("export").addEventListener("click", () => download(cocoOf(this.items, this.names), "annotations.json", "application/json"));
+    this.find("export").addEventListener("click", () => download(cocoOf(this.items, this.names, { model: this.getModel() }), "annotations.json", "application/json"));
     this.listen(this.stage.canvas);
   }
 
@@ -82,6 +83,7 @@ export class AnnotateView {
   isReference() { return this.current !== null && this.current === this.reference; }
 
   makeReference() {
+    this.reference.reviewed = true; // its points were placed by hand, and still count
     this.reference = this.current;
     this.current.reviewed = true;
     this.refresh();
@@ -114,26 +116,32 @@ export class AnnotateView {
   }
 
   movePoint(index, point) {
-    Object.assign(this.current.points[index], point, { corrected: true });
+    this.current.points[index] = { ...this.current.points[index], ...point, confidence: 1, corrected: true };
     this.stage.paint();
   }
 
   // ------------------------------------------------------------ propagation
 
-  others() { return this.items.filter((item) => item !== this.reference && !item.reviewed); }
+  /** Pictures whose points a person has placed or looked at: each of them helps to find the others. */
+  labelled() { return [this.reference, ...this.items.filter((item) => item !== this.reference && item.reviewed)].filter((item) => item?.points.length).slice(0, MOST_LABELLED); }
+
+  others() { return this.items.filter((item) => item !== this.reference && (!item.reviewed || item.points.length < this.names.length)); }
 
   async propagate() {
     hideNotice();
-    const others = this.others();
-    const points = this.reference.points.map(({ x, y }) => [x, y]);
+    const others = this.others(), labelled = this.labelled();
     this.progress("Sending pictures", 0, others.length);
     try {
-      const everyone = [this.reference, ...others];
+      const everyone = [...new Set([...labelled, ...others])];
       for (const [number, { picture }] of everyone.entries()) {
         if (!picture.id) picture.id = (await loadPicture(picture.blob)).id;
         this.progress("Sending pictures", number, others.length);
       }
-      const body = () => JSON.stringify({ source: this.reference.picture.id, points, targets: others.map((item) => item.picture.id), model: this.getModel() });
+      const places = (item) => this.names.map((_, index) => item.points[index]).map((point) => (point ? [point.x, point.y] : null));
+      const sources = labelled.map((item) => ({ item, points: places(item) })); // as they are now: they may change meanwhile
+      const body = () => JSON.stringify({
+        sources: sources.map(({ item, points }) => ({ picture: item.picture.id, points })), targets: others.map((item) => item.picture.id), model: this.getModel(),
+      });
       const answer = await askAbout(everyone.map((item) => item.picture), () => "/api/propagations", { method: "POST", get body() { return body(); }, headers: { "Content-Type": "application/json" } });
       this.job = await answer.json();
       while (this.job.state === "running") {
@@ -155,9 +163,15 @@ export class AnnotateView {
   take(job, others) {
     job.pictures.forEach((found, number) => {
       const item = others[number];
-      item.points = found.points.map(([x, y], index) => ({
-        x: clamp(x, 0, item.picture.width), y: clamp(y, 0, item.picture.height), confidence: found.confidences[index], corrected: false,
-      }));
+      if (item.taken === job.id) return;
+      item.taken = job.id;
+      const before = item.points, { width, height } = item.picture;
+      item.points = found.points.map((place, index) => {
+        const known = before[index];
+        if (known && (known.corrected || item.reviewed)) return known; // what a person did stays
+        return place && { x: clamp(place[0], 0, width), y: clamp(place[1], 0, height), confidence: found.confidences[index], corrected: false, doubtful: found.doubtful[index] };
+      });
+      if (item.points.some((point, index) => point && !before[index])) item.reviewed = false; // there is something new to look at
     });
     this.refresh();
   }
@@ -219,8 +233,9 @@ export class AnnotateView {
 
   draw(pen, stage) {
     this.current.points.forEach((point, index) => {
+      if (!point) return;
       const [x, y] = stage.toCanvas(point.x, point.y);
-      if (!point.corrected && point.confidence < 0.5) {
+      if (!point.corrected && point.doubtful && !this.current.reviewed) {
         pen.beginPath();
         pen.arc(x, y, 19, 0, 2 * Math.PI);
         pen.lineWidth = 3;
@@ -250,7 +265,8 @@ export class AnnotateView {
     this.find("work").hidden = !any;
     this.find("propagate").disabled = this.working || !this.reference?.points.length || !this.others().length;
     const again = this.items.some((item) => item !== this.reference && item.points.length);
-    this.find("propagate").textContent = `${again ? "Find again" : "Find them"} in ${this.others().length} others`;
+    const many = this.others().length, from = this.labelled().length;
+    this.find("propagate").textContent = `${again ? "Find again" : "Find them"} in ${many} ${many === 1 ? "other" : "others"}${from > 1 ? `, from ${from} labelled` : ""}`;
     this.find("propagate").classList.toggle("main", !again);
     this.find("export").disabled = !this.items.some((item) => item.points.length);
     this.find("right").hidden = reference || !this.current?.points.length;
@@ -315,7 +331,7 @@ export class AnnotateView {
 
 /** A picture is as sure as its least sure point that nobody corrected. */
 function sureness(item) {
-  return item.points.reduce((least, point) => Math.min(least, point.corrected ? 1 : point.confidence), 1);
+  return item.points.reduce((least, point) => Math.min(least, !point ? 0 : point.corrected ? 1 : point.confidence), 1);
 }
 
 function thumbnail({ bitmap, width, height }) {

@@ -1,5 +1,5 @@
 // Points and pictures as files.
-import { cocoOf } from "./coco.js";
+import { cocoOf, CONFIDENT } from "./coco.js";
 
 export function download(content, name, type) {
   const link = document.createElement("a");
@@ -22,10 +22,10 @@ export function toCsv(points) {
 /** Both pictures with their keypoints, one annotation each, in COCO's keypoint format. */
 export function toCoco(source, target, points, model) {
   const items = [
-    { picture: source, points: points.map((point) => ({ ...point.source, confidence: 1, corrected: false })) },
-    { picture: target, points: points.map((point) => ({ ...point.target, confidence: point.confidence, corrected: point.corrected })) },
+    { picture: source, points: points.map((point) => ({ ...point.source, confidence: 1 })), reviewed: true },
+    { picture: target, points: points.map((point) => ({ ...point.target, confidence: point.confidence, corrected: point.corrected, doubtful: point.confidence < CONFIDENT })) },
   ];
-  return cocoOf(items, points.map((_, index) => `point ${index + 1}`), `points matched with chmnet, model ${model}`);
+  return cocoOf(items, points.map((_, index) => `point ${index + 1}`), { model, description: "Keypoints of one picture, found by chmnet in another." });
 }
 
 /** Both stages side by side, as they are seen. */

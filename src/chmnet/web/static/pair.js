@@ -23,6 +23,8 @@ export class Pair {
       const count = place.shape.reduce((product, side) => product * side, 1);
       this[name] = new ARRAYS[place.dtype](buffer, 8 + length + place.offset, count);
     }
+    const step = header.likelihood_step;
+    this.shares = Float64Array.from({ length: 256 }, (_, value) => (value ? Math.exp(step * (value - 255)) : 0));
     this.xAxis = axis(this.sourceGrid[1]);
     this.yAxis = axis(this.sourceGrid[0]);
   }
@@ -68,20 +70,18 @@ export class Pair {
     };
   }
 
-  /** Votes for every cell of the target, 0 … 1, for a point of the source. */
+  /** How likely each cell of the target is the match of a point of the source; the sum is 1, as MatchResult.heat. */
   heat(x, y) {
     const { cells, weights } = this.weights(x, y);
     const count = this.targetGrid[0] * this.targetGrid[1];
     const map = new Float64Array(count);
     cells.forEach((cell, number) => {
-      const scale = weights[number] * this.step[cell], start = cell * count;
-      const base = weights[number] * this.low[cell];
-      for (let index = 0; index < count; index++) map[index] += base + scale * this.correlation[start + index];
+      const row = this.likelihood.subarray(cell * count, (cell + 1) * count);
+      let total = 0;
+      for (const value of row) total += this.shares[value];
+      const scale = weights[number] / total;
+      for (let index = 0; index < count; index++) map[index] += scale * this.shares[row[index]];
     });
-    let most = -Infinity, least = Infinity;
-    for (const value of map) { if (value > most) most = value; if (value < least) least = value; }
-    const range = most - least || 1;
-    for (let index = 0; index < count; index++) map[index] = (map[index] - least) / range;
     return map;
   }
 

@@ -1,4 +1,5 @@
 // The tabs below the pictures: warp, all matches, winning scales, the kernel.
+import { ask } from "./api.js";
 import { attempt } from "./notice.js";
 import { fit } from "./stage.js";
 
@@ -105,18 +106,35 @@ export class ScalesPanel {
     this.view.paint();
   }
 
+  /** What the sizes mean, and how often each won. */
   describe() {
-    words(this.box, "Each dot is one of the 300 surest matches: the larger the dot, the larger the scale at which it won. A match that wins at different scales on the two sides joins things of different size.");
+    words(this.box, "Each dot is one of the surest matches: the larger the dot, the larger the scale at which it won. A match that wins at different scales on the two sides joins things of different size.");
+    const scales = [...new Set(this.rows.flatMap((match) => match.scales))].sort((a, b) => a - b);
+    const legend = document.createElement("ul");
+    legend.className = "legend";
+    legend.append(...scales.map((scale) => {
+      const entry = document.createElement("li"), sample = document.createElement("i");
+      sample.style.width = sample.style.height = `${2 * scaleRadius(scale)}px`;
+      sample.style.background = scaleColour(scale);
+      const [source, target] = [0, 1].map((which) => this.rows.filter((match) => match.scales[which] === scale).length);
+      entry.append(sample, `scale ${scale.toFixed(2)}: ${source} in the source, ${target} in the target`);
+      return entry;
+    }));
+    this.box.prepend(legend);
   }
 
   draw(pen, stage, side) {
     const which = side === "source" ? 0 : 1;
     for (const match of this.rows ?? []) {
       const [x, y] = stage.toCanvas(...match[side]), scale = match.scales[which];
-      dot(pen, x, y, 3.2 * scale * scale, scale < 0.9 ? "#0072B2" : scale > 1.1 ? "#D55E00" : "#7b8794");
+      dot(pen, x, y, scaleRadius(scale), scaleColour(scale));
     }
   }
 }
+
+/** As in chmnet.viz: the radius grows with the scale's square, or sizes would look alike. */
+const scaleRadius = (scale) => 4 * scale * scale;
+const scaleColour = (scale) => (scale < 0.9 ? "#0072B2" : scale > 1.1 ? "#D55E00" : "#6b7785");
 
 export class KernelPanel {
   constructor(getModel) { Object.assign(this, { getModel, box: document.getElementById("kernel") }); }
@@ -128,14 +146,28 @@ export class KernelPanel {
       return;
     }
     if (this.shown === model.name) return;
-    const image = new Image();
-    image.alt = `The kernel of ${model.title}: how strongly a match supports its neighbours`;
-    image.src = `/api/models/${encodeURIComponent(model.name)}/kernel.png`;
+    words(this.box, "Asking the server …");
     await attempt(async () => {
-      await image.decode().catch(() => { throw new Error("The kernel cannot be drawn now. Try again later."); });
-      words(this.box, "What the network learned: how strongly a match supports another one, by how far the two are apart in both pictures.");
-      this.box.prepend(image);
-      this.shown = model.name;
+      try {
+        const answer = await ask(`/api/models/${encodeURIComponent(model.name)}/kernel.png`);
+        const image = new Image();
+        image.alt = `The kernels of ${model.title}: how strongly a match supports its neighbours`;
+        image.src = URL.createObjectURL(await answer.blob());
+        await image.decode();
+        URL.revokeObjectURL(image.src);
+        const frame = document.createElement("div");
+        frame.className = "wide";
+        frame.tabIndex = 0;
+        frame.setAttribute("role", "region");
+        frame.setAttribute("aria-label", "The kernels; scroll sideways to see all of them");
+        frame.append(image);
+        words(this.box, `How strongly a match supports its neighbours in ${model.title}.`);
+        this.box.append(frame);
+        this.shown = model.name;
+      } catch (error) {
+        words(this.box, "There is no kernel to show.");
+        throw error;
+      }
     });
   }
 }

@@ -62,6 +62,7 @@ export class Stage {
     const box = this.canvas.getBoundingClientRect();
     let best = -1, least = radius;
     points.forEach((point, index) => {
+      if (!point) return;
       const [x, y] = this.toCanvas(point.x, point.y);
       const distance = Math.hypot(event.clientX - box.left - x, event.clientY - box.top - y);
       if (distance < least) { least = distance; best = index; }
@@ -117,15 +118,17 @@ export function drawProbe(pen, x, y, confidence = 1) {
 
 const heatCanvas = document.createElement("canvas");
 
-/** Votes as a glow: the picture pales where nothing speaks for a place. */
+/** Probabilities as a glow, from the likeliest place down to a thousandth of it: the picture pales elsewhere. */
 export function drawHeat(pen, stage, map, [rows, columns]) {
   heatCanvas.width = columns;
   heatCanvas.height = rows;
   const heatPen = heatCanvas.getContext("2d");
   const image = heatPen.createImageData(columns, rows);
+  const largest = map.reduce((most, value) => Math.max(most, value), 0);
   for (let index = 0; index < map.length; index++) {
-    const value = map[index], glow = value * value;
-    image.data.set([235, Math.round(200 - 165 * glow), Math.round(50 - 20 * glow), Math.round(225 * Math.max(0, glow - 0.06))], 4 * index);
+    // By logarithms: a place that is a hundred times less likely is still one where it could be.
+    const glow = Math.max(0, 1 + Math.log10(map[index] / largest) / 3);
+    image.data.set([235, Math.round(200 - 165 * glow), Math.round(50 - 20 * glow), Math.round(225 * Math.sqrt(glow))], 4 * index);
   }
   heatPen.putImageData(image, 0, 0);
   // Grid points lie on the picture's borders, so their cells reach half a cell beyond them.
