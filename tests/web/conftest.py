@@ -66,4 +66,4 @@ def assert_refused(answer, status: int, words: str = "") -> None:  # type: ignor
     assert told.keys() == {"error", "what_to_do"}
     assert words in told["error"]
     assert "Traceback" not in answer.text
-    assert answer.headers["content-security-policy"].startswith("default-src 'self'")
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'")

@@ -63,6 +63,7 @@ def running_server(*arguments: str, port: int = 0) -> Iterator[RunningServer]:
         str(EXAMPLES),
         "--port",
         str(port),
+        "--no-browser",
         *arguments,
     ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:

@@ -6,6 +6,7 @@ import struct
 import threading
 import zlib
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
@@ -19,8 +20,10 @@ from chmnet.web.child import answer_all, decode_here
 from chmnet.web.decoder import Decoder
 from chmnet.web.errors import WebError
 from chmnet.web.security import HEADERS, host_allowed
+from chmnet.web.service import Pair
 from chmnet.web.sessions import Sessions
 from chmnet.web.settings import Limits, Settings
+from chmnet.web.shelf import ModelShelf, offers
 from chmnet.web.work import WorkQueue
 
 from .conftest import DONKEY, assert_refused, load, picture_file
@@ -33,6 +36,14 @@ def png_header(width: int, height: int) -> bytes:
     chunks = [b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0), b"IDAT" + zlib.compress(b"")]
     packed = [struct.pack(">I", len(body) - 4) + body + struct.pack(">I", zlib.crc32(body)) for body in chunks]
     return b"\x89PNG\r\n\x1a\n" + b"".join(packed)
+
+
+def text_bomb() -> bytes:
+    """A PNG file whose comment unpacks to 200 MB."""
+    body = b"zTXtcomment\0\0" + zlib.compress(bytes(200 * 2**20), 9)
+    chunk = struct.pack(">I", len(body) - 4) + body + struct.pack(">I", zlib.crc32(body))
+    whole = picture_file()
+    return whole[:33] + chunk + whole[33:]  # after the header
 
 
 # ---------------------------------------------------------------- who may ask
@@ -65,6 +76,23 @@ def test_hosts_and_origins(client: TestClient, headers: dict[str, str], status: 
         assert_refused(answer, status)
 
 
+@pytest.mark.parametrize(
+    "header", ["", "127.0.0.1/x", "evil@127.0.0.1", "127.0.0.1:8000:1", "127.0.0.1 x", "[::1"]
+)
+def test_hosts_that_are_none(header: str) -> None:
+    assert not host_allowed(header, Settings())
+
+
+def test_nobody_writes_lines_into_the_log(client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    for headers in ({}, {"Host": "evil.example"}):
+        assert client.get("/api/pairs/x%0a2026 INFO forged/y%1b[31m", headers=headers).status_code in (421, 422)
+    assert "forged" in caplog.text
+    assert not [
+        record for record in caplog.records if "\n" in record.getMessage() or "\x1b" in record.getMessage()
+    ]
+
+
 def test_names_that_the_operator_allows() -> None:
     assert host_allowed("lab.example:80", Settings(allowed_hosts=("Lab.example",)))
     assert host_allowed("192.168.0.7", Settings(host="0.0.0.0"))
@@ -87,6 +115,21 @@ def test_the_session_cookie_is_for_this_site_only(client: TestClient) -> None:
     assert "samesite=strict" in cookie.lower()
 
 
+def test_a_token_that_the_server_did_not_make_is_not_taken_over(client: TestClient) -> None:
+    client.cookies.set("chmnet-session", "chosen-by-somebody-else")
+    given = client.post("/api/pictures", content=picture_file(seed=20)).headers["set-cookie"]
+    assert "chosen-by-somebody-else" not in given
+
+
+def test_only_what_is_kept_needs_a_session(client: TestClient) -> None:
+    sessions = client.app.state.service.sessions  # type: ignore[attr-defined]
+    before = len(sessions)
+    first, second = client.get("/api/examples").json()["pairs"][0]
+    for path in (f"/api/pairs/{first}/{second}", "/api/models", f"/api/propagations/{'0' * 32}"):
+        assert "set-cookie" not in client.get(path).headers
+    assert len(sessions) == before
+
+
 # ---------------------------------------------------------------- pictures
 
 
@@ -105,8 +148,25 @@ def test_the_session_cookie_is_for_this_site_only(client: TestClient) -> None:
         (png_header(20_000, 20_000), 413, "million pixels"),
         (png_header(0, 10), 422, ""),
         (png_header(2**31 - 1, 2**31 - 1), 413, "pixels"),
+        (text_bomb(), 422, ""),
+        (b"GIF89a" + struct.pack("<HHBBB", 65535, 65535, 0, 0, 0) + b";", 422, ""),
     ],
-    ids=["empty", "text", "svg", "cut", "png", "bmp", "gif", "jpeg", "webp", "large", "zero", "bomb"],
+    ids=[
+        "empty",
+        "text",
+        "svg",
+        "cut",
+        "png",
+        "bmp",
+        "gif",
+        "jpeg",
+        "webp",
+        "large",
+        "zero",
+        "bomb",
+        "notes",
+        "screen",
+    ],
 )
 def test_pictures_that_are_refused(client: TestClient, data: bytes, status: int, words: str) -> None:
     assert_refused(client.post("/api/pictures", content=data), status, words)
@@ -161,8 +221,14 @@ def test_bodies_that_do_not_come() -> None:
         with Bodies(Limits(body_seconds=0.01)).reading(request, 100) as body:
             await body.read()
 
+    async def drop_by_drop() -> dict[str, object]:
+        await asyncio.sleep(0.004)
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
     with pytest.raises(WebError, match="did not come"):
         asyncio.run(read(receive))
+    with pytest.raises(WebError, match="did not come"):
+        asyncio.run(read(drop_by_drop))  # never silent for long, but far too slow
     with pytest.raises(WebError, match="before its body was complete"):
         asyncio.run(read(gone))
 
@@ -221,6 +287,36 @@ def test_one_shot_matches_leave_nothing(client: TestClient) -> None:
     files = {"source": picture_file(seed=11), "target": picture_file(seed=12)}
     assert client.post("/api/match", files=files).status_code == 200
     assert (service.features.bytes, service.results.bytes, len(service.sessions)) == before
+
+
+def test_small_files_count_with_the_pixels_kept_of_them(limited: Limited) -> None:
+    client = limited(session_bytes=2**19)  # one picture at the network's size takes 225 kB
+    for seed in range(2):
+        load(client, picture_file(4, 4, seed=seed))
+    assert_refused(client.post("/api/pictures", content=picture_file(4, 4, seed=3)), 413, "at most")
+
+
+def test_what_is_computed_for_a_session_that_has_ended_goes_at_once(client: TestClient) -> None:
+    service = client.app.state.service  # type: ignore[attr-defined]
+    mine = load(client, picture_file(seed=21))
+    token = client.cookies["chmnet-session"]
+    picture = service.sessions.find(token).pictures[mine]
+    before = service.features.bytes, service.results.bytes
+    service.sessions.end(token)  # while its pair waits for the network
+    service.match_now(Pair(picture, picture, "chmnet-lite"))
+    assert (service.features.bytes, service.results.bytes) == before
+
+
+def test_a_model_file_that_cannot_be_loaded_is_told_without_its_path(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "broken.safetensors"
+    file.write_bytes(b"nonsense")
+    shelf = ModelShelf(offers({"mine": file}), 1)
+    with pytest.raises(WebError, match="the model mine cannot be loaded") as refusal:
+        shelf.take("mine")
+    assert str(tmp_path) not in str(answer(refusal.value).body)
+    assert str(tmp_path) in caplog.text
 
 
 def test_a_session_keeps_so_many_pictures(limited: Limited) -> None:

@@ -23,6 +23,7 @@ def serve(
         Path | None, typer.Option(help="Folder of example pictures. Default: those of the repository, if there.")
     ] = None,
     queue: Annotated[int, typer.Option(min=1, help="Requests that may wait; more are told to come back.")] = 32,
+    browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
     session_minutes: Annotated[
         float, typer.Option(min=0.1, help="Pictures are forgotten after so long without a request.")
     ] = 30,
@@ -35,7 +36,7 @@ def serve(
 
     `chmnet serve`
 
-    `chmnet serve --port 8080 --model runs/cats/best.safetensors`
+    `chmnet serve --port 8080 --no-browser --model runs/cats/best.safetensors`
     """
     missing = [name for name in ("fastapi", "uvicorn", "python_multipart") if find_spec(name) is None]
     if missing:
@@ -53,4 +54,4 @@ def serve(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     limits = Limits(queue=queue, session_seconds=60 * session_minutes)
     folder = examples if examples is not None else example_folder()
-    run(Settings(host, tuple(allow_host or ()), folder, files, limits), port)
+    run(Settings(host, tuple(allow_host or ()), folder, files, limits), port, browser)

@@ -23,6 +23,16 @@ class ErrorAnswer(BaseModel):
     what_to_do: str
 
 
+def for_log(text: str) -> str:
+    """What a client sent, on one line and not too long: nobody writes lines of their own into the log.
+
+    Example:
+        >>> for_log("/api" + chr(10) + "2026-01-01 INFO all is well")
+        '/api\\\\n2026-01-01 INFO all is well'
+    """
+    return text[:200].encode("unicode_escape").decode("ascii")
+
+
 def answer(error: WebError) -> JSONResponse:
     """An error as a response."""
     headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
@@ -59,25 +69,25 @@ def add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(WebError)
     async def web_error(request: Request, error: WebError) -> JSONResponse:
-        logger.info("%s %s: %s %s", request.method, request.url.path, error.status, error.error)
+        logger.info("%s %s: %s %s", request.method, for_log(request.url.path), error.status, error.error)
         return answer(error)
 
     @app.exception_handler(ChmnetError)
     async def chmnet_error(request: Request, error: ChmnetError) -> JSONResponse:
-        logger.info("%s %s: 422 %s", request.method, request.url.path, error)
+        logger.info("%s %s: 422 %s", request.method, for_log(request.url.path), error)
         return answer(WebError(422, str(error), "change the request and send it again"))
 
     @app.exception_handler(RequestValidationError)
     async def validation(request: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        logger.info("%s %s: 422 %s: %s", request.method, request.url.path, where, first["msg"])
-        return answer(WebError(422, f"{where}: {first['msg']}", "change the request and send it again"))
+        logger.info("%s %s: 422 %s: %s", request.method, for_log(request.url.path), for_log(where), first["msg"])
+        return answer(WebError(422, f"{where[:200]}: {first['msg']}", "change the request and send it again"))
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> JSONResponse:
         advice = _ADVICE.get(error.status_code, "change the request and send it again")
-        told = answer(WebError(error.status_code, f"{error.detail}: {request.url.path}", advice))
+        told = answer(WebError(error.status_code, f"{error.detail}: {request.url.path[:200]}", advice))
         told.headers.update(error.headers or {})
         if error.status_code == 405:  # the router names only the methods of the first path that fits
             told.headers["Allow"] = ", ".join(sorted(_methods(request)))

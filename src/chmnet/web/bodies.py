@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -63,9 +64,11 @@ class Body:
         """
         limits = self.bodies.limits
         stream = self.request.stream()
+        begun = time.monotonic()
         while True:
+            late = time.monotonic() - begun - self.length / limits.body_rate
             try:
-                piece = await asyncio.wait_for(anext(stream), limits.body_seconds)
+                piece = await asyncio.wait_for(anext(stream), max(0.0, limits.body_seconds - max(0.0, late)))
             except StopAsyncIteration:
                 return
             except asyncio.TimeoutError:

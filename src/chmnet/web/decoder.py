@@ -77,6 +77,8 @@ class Decoder:
                 raise WebError(422, sentence, "save it again as PNG or JPEG, or make it smaller") from None
             finally:
                 timer.cancel()
+                if late.is_set():  # also when its answer came at the last moment: the next picture needs another
+                    self._end()
         if "error" in answer:
             raise WebError(answer["status"], answer["error"], answer["what_to_do"])
         height, width = answer["shape"]

@@ -2,20 +2,21 @@
 
 import ipaddress
 import logging
+import re
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from chmnet.web.answers import answer
+from chmnet.web.answers import answer, for_log
 from chmnet.web.errors import WebError
 from chmnet.web.settings import Settings
 
 logger = logging.getLogger(__name__)
 
 CONTENT_POLICY = (
-    "default-src 'self'; img-src 'self' blob: data:; object-src 'none'; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 )
 HEADERS = {
     "Content-Security-Policy": CONTENT_POLICY,
@@ -26,6 +27,9 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
 }
+
+
+_HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(:[0-9]{1,5})?")
 
 
 def is_loopback(host: str) -> bool:
@@ -51,10 +55,10 @@ def host_allowed(header: str, settings: Settings) -> bool:
         >>> host_allowed("localhost:8000", Settings()), host_allowed("evil.example", Settings())
         (True, False)
     """
-    try:
-        name = urlsplit(f"//{header}").hostname or ""
-    except ValueError:
+    found = _HOST.fullmatch(header.lower())
+    if found is None:
         return False
+    name = found["name"].strip("[]")
     if is_loopback(name) or name in {known.lower() for known in (settings.host, *settings.allowed_hosts)}:
         return True
     try:
@@ -117,10 +121,10 @@ class Guard:
             self._check(scope)
             await self.app(scope, receive, send_guarded)
         except WebError as error:
-            logger.warning("%s %s: %s", scope["method"], scope["path"], error.error)
+            logger.warning("%s %s: %s", scope["method"], for_log(scope["path"]), error.error)
             await answer(error)(scope, receive, send_guarded)
         except Exception:
-            logger.exception("%s %s failed", scope["method"], scope["path"])
+            logger.exception("%s %s failed", scope["method"], for_log(scope["path"]))
             if started:
                 raise  # half an answer is out already; the connection must end
             await answer(UNEXPECTED)(scope, receive, send_guarded)

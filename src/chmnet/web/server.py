@@ -1,6 +1,11 @@
 """Runs the application: one process, one loop, an end that leaves nobody waiting."""
 
+import os
+import signal
 import socket
+import sys
+import threading
+import webbrowser
 from types import FrameType
 
 import typer
@@ -8,6 +13,7 @@ import uvicorn
 
 from chmnet.errors import InputError
 from chmnet.web.app import create_app
+from chmnet.web.protocol import PatientProtocol
 from chmnet.web.security import is_loopback
 from chmnet.web.service import Service
 from chmnet.web.settings import Settings
@@ -19,26 +25,58 @@ STOP_SECONDS = 2
 class Server(uvicorn.Server):
     """Tells those who wait that the server stops, as soon as it is asked to."""
 
-    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+    def __init__(self, config: uvicorn.Config, service: Service, browser: bool) -> None:
         super().__init__(config)
         self.service = service
+        self.browser = browser
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Say where the page is, once it answers."""
         await super().startup(sockets)
-        host, port = self.service.settings.host, sockets[0].getsockname()[1] if sockets else 0
-        typer.echo(f"chmnet: open http://{f'[{host}]' if ':' in host else host}:{port}/ (Ctrl-C ends it)")
-        if not is_loopback(host):
-            typer.echo("chmnet: other machines can reach this server; it has no password", err=True)
+        announce(self.service.settings.host, sockets[0].getsockname()[1] if sockets else 0, self.browser)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """What a signal does."""
+        """What a signal does: an end without a word of error; the second Ctrl-C does not wait for anybody."""
         self.service.stop()
-        super().handle_exit(sig, frame)
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
 
 
-def run(settings: Settings, port: int) -> None:
+def announce(host: str, port: int, browser: bool) -> None:
+    """Tell the person where the page is, and open it."""
+    address = page_address(host, port)
+    typer.echo(f"chmnet: open {address} (Ctrl-C ends it)")
+    if not is_loopback(host):
+        typer.echo("chmnet: other machines can reach this server; it has no password", err=True)
+    if browser and has_display():
+        threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+
+def page_address(host: str, port: int) -> str:
+    """Where a person on this machine finds the page.
+
+    Example:
+        >>> page_address("127.0.0.1", 8000), page_address("::", 80)
+        ('http://127.0.0.1:8000/', 'http://[::1]:80/')
+    """
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+
+
+def has_display() -> bool:
+    """Whether a browser would have a window: without one, some would take over the terminal."""
+    return sys.platform in ("darwin", "win32") or bool(
+        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    )
+
+
+def run(settings: Settings, port: int, browser: bool = False) -> None:
     """Serve until a signal comes.
+
+    Args:
+        settings: limits, examples and models.
+        port: to listen on; 0: any free one.
+        browser: whether to open the page.
 
     Raises:
         InputError: the address cannot be listened on.
@@ -52,9 +90,13 @@ def run(settings: Settings, port: int) -> None:
         server_header=False,
         timeout_graceful_shutdown=STOP_SECONDS,
         timeout_keep_alive=30,
-        limit_concurrency=None,
+        limit_concurrency=settings.limits.connections,
+        http=PatientProtocol,
+        ws="none",
+        proxy_headers=False,  # nobody stands in between whose word on addresses would count
     )
-    Server(config, app.state.service).run(sockets=[listener])
+    Server(config, app.state.service, browser).run(sockets=[listener])
+    typer.echo("chmnet: stopped")
 
 
 def listen(host: str, port: int) -> socket.socket:

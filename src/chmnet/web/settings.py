@@ -28,13 +28,17 @@ class Limits:
     """Features kept for the next pair with the same picture."""
     result_bytes: int = 192 * 2**20
     """Results kept for the next question about the same pair."""
+    connections: int = 400
+    """Open connections; further ones are told to come back."""
     queue: int = 32
     """Requests that may wait for the network; beyond it the answer is "busy"."""
     loaded_models: int = 3
     body_bytes: int = 2**20
     """Largest request that is not a picture."""
     body_seconds: float = 30.0
-    """How long to wait for the next piece of a request."""
+    """How long to wait for the next piece of a request, and how far one may lag behind ``body_rate``."""
+    body_rate: float = 50_000.0
+    """Bytes a second that a request must come with."""
     bodies_bytes: int = 512 * 2**20
     """Requests of all clients that are being read or decoded."""
     points: int = 2000
