@@ -5,7 +5,7 @@ import { cocoOf } from "./coco.js";
 import { announce, attempt, hideNotice, tell } from "./notice.js";
 import { clamp } from "./pair.js";
 import { fromBlob, fromExample } from "./pictures.js";
-import { colour, drawPin, drawProbe, Stage } from "./stage.js";
+import { colour, drawPin, drawProbe, ink, Stage } from "./stage.js";
 
 const POLL_MS = 250;
 const MOST_LABELLED = 20;
@@ -313,6 +313,7 @@ export class AnnotateView {
       badge.className = "badge";
       badge.textContent = index + 1;
       badge.style.background = colour(index);
+      badge.style.color = ink(colour(index));
       const input = document.createElement("input");
       input.value = name;
       input.setAttribute("aria-label", `Name of point ${index + 1}`);

@@ -36,8 +36,14 @@ export async function ask(path, options = {}) {
 
 export const getJson = async (path, options) => (await ask(path, options)).json();
 
+let largest = Infinity;
+
+export async function learnLimits() { largest = (await getJson("/api/status")).upload_bytes; }
+
 /** Send a picture file; the answer names it for this session. */
 export async function loadPicture(blob, signal) {
+  // Said here too: a server that refuses in the middle of a large upload is heard by few browsers.
+  if (blob.size > largest) throw new ServerError(413, `the file has ${Math.ceil(blob.size / 2 ** 20)} MB, more than ${Math.floor(largest / 2 ** 20)} MB`, "use a smaller picture");
   return (await ask("/api/pictures", { method: "POST", body: blob, headers: { "Content-Type": blob.type || "application/octet-stream" }, signal })).json();
 }
 

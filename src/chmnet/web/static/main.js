@@ -1,6 +1,6 @@
 // Puts the page together.
 import { AnnotateView } from "./annotate.js";
-import { ask, getJson } from "./api.js";
+import { ask, getJson, learnLimits } from "./api.js";
 import { download, toCoco, toCsv, toPng } from "./exports.js";
 import { attempt, hideNotice, tell } from "./notice.js";
 import { PairView } from "./pairview.js";
@@ -38,7 +38,11 @@ function openTab() {
 }
 
 const annotate = new AnnotateView(() => find("model").value);
-makeTabs(document.querySelector(".views"), () => { view.paint(); annotate.stage.paint(); });
+makeTabs(document.querySelector(".views"), (id) => {
+  find("status").hidden = id !== "view-pair"; // it is about the pair
+  view.paint();
+  annotate.stage.paint();
+});
 makeTabs(document.querySelector(".tabs"), (id) => { tab = id; openTab(); });
 
 function showStatus() {
@@ -103,7 +107,17 @@ async function showExamples({ pictures, pairs }) {
   if (buttons.length) await choose(buttons[0], ...pairs[0]);
 }
 
+// A file that is dropped beside the pictures must not replace the page.
+document.addEventListener("dragover", (event) => event.preventDefault());
+document.addEventListener("drop", (event) => {
+  if (event.defaultPrevented) return;
+  event.preventDefault();
+  const files = [...event.dataTransfer.files];
+  if (files.length && !find("pair-view").hidden) attempt(() => view.takeFiles(files, view.freeSide()));
+});
+
 async function begin() {
+  await learnLimits();
   models = await getJson("/api/models");
   find("model").replaceChildren(...models.map((model) => {
     const option = new Option(model.title, model.name, model.default, model.default);

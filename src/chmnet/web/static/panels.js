@@ -1,6 +1,7 @@
 // The tabs below the pictures: warp, all matches, winning scales, the kernel.
 import { ask } from "./api.js";
 import { attempt } from "./notice.js";
+import { clamp } from "./pair.js";
 import { fit } from "./stage.js";
 
 export class WarpPanel {
@@ -108,14 +109,14 @@ export class ScalesPanel {
 
   /** What the sizes mean, and how often each won. */
   describe() {
-    words(this.box, "Each dot is one of the surest matches: the larger the dot, the larger the scale at which it won. A match that wins at different scales on the two sides joins things of different size.");
+    words(this.box, "Each ring is one of the surest matches: the larger the ring, the larger the scale at which it won. A match that wins at different scales on the two sides joins things of different size.");
     const scales = [...new Set(this.rows.flatMap((match) => match.scales))].sort((a, b) => a - b);
     const legend = document.createElement("ul");
     legend.className = "legend";
     legend.append(...scales.map((scale) => {
       const entry = document.createElement("li"), sample = document.createElement("i");
       sample.style.width = sample.style.height = `${2 * scaleRadius(scale)}px`;
-      sample.style.background = scaleColour(scale);
+      sample.style.borderColor = scaleColour(scale);
       const [source, target] = [0, 1].map((which) => this.rows.filter((match) => match.scales[which] === scale).length);
       entry.append(sample, `scale ${scale.toFixed(2)}: ${source} in the source, ${target} in the target`);
       return entry;
@@ -125,15 +126,27 @@ export class ScalesPanel {
 
   draw(pen, stage, side) {
     const which = side === "source" ? 0 : 1;
+    const cell = stage.picture.width * stage.scale / (this.view.pair.sourceGrid[1] - 1);
+    const base = clamp(cell / 4, 2, 4.5); // the largest rings touch
     for (const match of this.rows ?? []) {
       const [x, y] = stage.toCanvas(...match[side]), scale = match.scales[which];
-      dot(pen, x, y, scaleRadius(scale), scaleColour(scale));
+      ring(pen, x, y, scaleRadius(scale, base), scaleColour(scale));
     }
   }
 }
 
+function ring(pen, x, y, radius, style) {
+  for (const [colour, width] of [["rgb(255 255 255 / 85%)", 4], [style, 2]]) {
+    pen.beginPath();
+    pen.arc(x, y, radius, 0, 2 * Math.PI);
+    pen.lineWidth = width;
+    pen.strokeStyle = colour;
+    pen.stroke();
+  }
+}
+
 /** As in chmnet.viz: the radius grows with the scale's square, or sizes would look alike. */
-const scaleRadius = (scale) => 4 * scale * scale;
+const scaleRadius = (scale, base = 4.5) => base * scale * scale;
 const scaleColour = (scale) => (scale < 0.9 ? "#0072B2" : scale > 1.1 ? "#D55E00" : "#6b7785");
 
 export class KernelPanel {

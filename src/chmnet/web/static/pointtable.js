@@ -1,5 +1,5 @@
 // The list of kept points: numbers to read, buttons, and keys for people without a pointer.
-import { colour } from "./stage.js";
+import { colour, ink } from "./stage.js";
 
 const KEYS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
@@ -18,6 +18,7 @@ function makeRow(point, index, view) {
   row.setAttribute("aria-label", `Point ${index + 1}. Arrow keys correct it in the target, Delete removes it.`);
   const badge = element("span", "badge", index + 1);
   badge.style.background = colour(index);
+  badge.style.color = ink(colour(index));
   const confidence = point.corrected ? element("span", "corrected", "corrected by hand") : meter(point.confidence);
   const buttons = [button("Remove", `Remove point ${index + 1}`, () => view.remove(index))];
   if (point.corrected) buttons.unshift(button("Undo", `Take back the correction of point ${index + 1}`, () => view.reset(index)), " ");

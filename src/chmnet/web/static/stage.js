@@ -5,6 +5,15 @@ import { clamp } from "./pair.js";
 export const COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A7A00", "#000000"];
 export const colour = (number) => COLOURS[number % COLOURS.length];
 
+/** What can be read on one of these colours: near black, or white (WCAG's contrast). */
+export function ink(background) {
+  const [red, green, blue] = [1, 3, 5].map((start) => {
+    const value = parseInt(background.slice(start, start + 2), 16) / 255;
+    return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000000" : "#ffffff";
+}
+
 export class Stage {
   /** draw(pen, stage) is called whenever the canvas has to be painted. */
   constructor(canvas, draw) {
@@ -86,7 +95,7 @@ export function drawPin(pen, x, y, number, { faint = false, chosen = false } = {
   pen.lineWidth = 2;
   pen.strokeStyle = "#fff";
   pen.stroke();
-  pen.fillStyle = "#fff";
+  pen.fillStyle = ink(colour(number));
   pen.font = "700 12px system-ui, sans-serif";
   pen.textAlign = "center";
   pen.textBaseline = "middle";
