@@ -4,11 +4,12 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import IO, Any
 
 from .conftest import EXAMPLES
 
@@ -16,9 +17,10 @@ from .conftest import EXAMPLES
 class RunningServer:
     """A server process and its address."""
 
-    def __init__(self, process: "subprocess.Popen[str]", address: str) -> None:
+    def __init__(self, process: "subprocess.Popen[str]", address: str, errors: IO[str]) -> None:
         self.process = process
         self.address = address
+        self._errors = errors
 
     @property
     def port(self) -> int:
@@ -43,6 +45,17 @@ class RunningServer:
     def json(self, path: str) -> Any:
         return json.loads(self.ask(path)[1])
 
+    def log(self) -> str:
+        """All that the server wrote to its log."""
+        self._errors.seek(0)
+        return self._errors.read()
+
+    def own_mb(self) -> float:
+        """Memory that the server itself holds now."""
+        import psutil
+
+        return float(psutil.Process(self.process.pid).memory_info().rss) / 2**20
+
     def resident_mb(self) -> float:
         """Memory that the server and its decoder hold now."""
         import psutil
@@ -66,12 +79,15 @@ def running_server(*arguments: str, port: int = 0) -> Iterator[RunningServer]:
         "--no-browser",
         *arguments,
     ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    with (
+        tempfile.TemporaryFile("w+") as errors,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+    ):
         try:
             assert process.stdout is not None
             found = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())
             assert found, "the server did not start"
-            server = RunningServer(process, found.group())
+            server = RunningServer(process, found.group(), errors)
             yield server
         finally:
             process.terminate()

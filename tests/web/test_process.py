@@ -1,19 +1,23 @@
 """The server as a process: end, fuzzing, load, and how much it adds to the network's own time."""
 
+import contextlib
 import io
 import json
 import random
 import signal
+import socket
 import statistics
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import chmnet
+from chmnet.result import MatchResult
 from chmnet.web.container import unpack
 
 from .conftest import DONKEY, EXAMPLES, ZEBRA, picture_file
@@ -67,6 +71,11 @@ def test_a_signal_ends_the_server_soon_and_nobody_waits_in_vain(sign: signal.Sig
         took = time.perf_counter() - begun
         for client in clients:
             client.join(timeout=20)
+        assert server.process.returncode == 0
+        assert server.process.stdout is not None
+        assert server.process.stdout.read() == "chmnet: stopped\n"
+        assert "Traceback" not in server.log()
+        assert "Error" not in server.log()
     print(f"ended {took:.1f} s after the signal")  # noqa: T201
     assert took < 10  # about one on a machine that does nothing else
     assert len(answers) == 12
@@ -105,7 +114,7 @@ def malformed(number: int, chance: random.Random) -> tuple[str, str, bytes | Non
     if kind == 6:
         wish = {
             "source": chance.choice([nobody, 3, None, "../x"]),
-            "points": chance.choice([[], "x", [[1]], None]),
+            "sources": chance.choice([[], "x", [{"picture": nobody, "points": [[1]]}], None]),
         }
         return "POST", "/api/propagations", json.dumps(wish).encode(), {"Content-Type": "application/json"}
     if kind == 7:
@@ -140,57 +149,151 @@ def test_200_malformed_requests_leave_the_server_as_it_was(server: RunningServer
     print(f"200 malformed requests: {dict(statuses)}; {memory:.0f} → {server.resident_mb():.0f} MB")  # noqa: T201
 
 
+# ---------------------------------------------------------------- slow clients, large pictures
+
+
+def test_a_client_that_sends_nothing_is_cut_off_and_others_are_answered(server: RunningServer) -> None:
+    begun = time.monotonic()
+    address = ("127.0.0.1", server.port)
+    with socket.create_connection(address) as silent, socket.create_connection(address) as slow:
+        slow.sendall(b"GET /api/models HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Never: ")
+        assert server.ask("/api/status")[0] == 200
+        for connection in (silent, slow):
+            connection.settimeout(40)
+            with contextlib.suppress(ConnectionResetError):
+                assert connection.recv(1) == b""
+    assert 15 < time.monotonic() - begun < 40
+    assert server.ask("/api/status")[0] == 200
+
+
+def test_a_picture_that_unpacks_to_a_hundred_megapixels(server: RunningServer) -> None:
+    """100 kB that become 400 MB: in the decoder only, which ends in time."""
+    file = io.BytesIO()
+    Image.new("1", (10_000, 10_000)).save(file, format="PNG")
+    memory = server.resident_mb()
+    status, answer, _ = server.ask("/api/pictures", file.getvalue())
+    assert (status, json.loads(answer)["width"]) == (201, 10_000)
+    too_large = io.BytesIO()
+    Image.new("1", (10_001, 10_000)).save(too_large, format="PNG")
+    assert server.ask("/api/pictures", too_large.getvalue())[0] == 413
+    assert server.own_mb() < memory + 150
+    print(f"{len(file.getvalue()) / 1000:.0f} kB for 100 megapixels: {memory:.0f} → {server.own_mb():.0f} MB")  # noqa: T201
+
+
 # ---------------------------------------------------------------- load
 
+NAMES = ["donkey.png", "zebra.png", "sedan.png", "sportscar.png"]
+POINTS = [[40.0, 30.0], [90.0, 45.0]]
 
-def test_50_clients_for_a_minute(server: RunningServer) -> None:
-    """Every answer is the right one or "busy"; memory stays bounded."""
-    names = ["donkey.png", "zebra.png", "sedan.png", "sportscar.png"]
-    files = {name: (EXAMPLES / name).read_bytes() for name in names}
-    points = [[40.0, 30.0], [90.0, 45.0]]
-    expected = {
-        (a, b): chmnet.match(EXAMPLES / a, EXAMPLES / b).transfer(points).target
-        for a in names
-        for b in names
-        if a != b
-    }
-    counts: Counter[str] = Counter()
-    wrong: list[str] = []
-    until = time.monotonic() + SECONDS
 
-    def live(seed: int) -> None:
-        chance = random.Random(seed)
+class Client:
+    """A script or a browser that asks again and again, and looks at every answer."""
+
+    def __init__(self, server: RunningServer, results: dict[tuple[str, str], MatchResult], seed: int) -> None:
+        self.server = server
+        self.results = results
+        self.chance = random.Random(seed)
+        self.counts: Counter[str] = Counter()
+        self.wrong: list[str] = []
+        self.cookie = ""
+
+    def live(self, until: float, life: Callable[["Client"], None]) -> None:
         while time.monotonic() < until:
-            first, second = chance.sample(names, 2)
-            data, headers = form(files[first], files[second], points=json.dumps(points))
             try:
-                status, answer, extra = server.ask("/api/match", data, headers=headers)
-            except OSError as error:
-                wrong.append(repr(error))
-                continue
-            if status == 200:
-                found = [row["target"] for row in json.loads(answer)["matches"]]
-                right = np.abs(np.asarray(found) - expected[first, second]).max() < 0.01
-                counts["right" if right else "wrong"] += 1
-            elif status == 503:
-                counts["busy"] += 1
-                time.sleep(float({key.lower(): value for key, value in extra.items()}["retry-after"]))
-            else:
-                wrong.append(f"{status} {answer[:100]!r}")
+                life(self)
+            except BusyError as busy:
+                self.counts["busy"] += 1
+                time.sleep(busy.seconds)
+            except (OSError, AssertionError, KeyError, ValueError) as error:
+                self.wrong.append(repr(error)[:300])
 
+    def ask(self, path: str, data: bytes | None = None, method: str | None = None, **headers: str) -> bytes:
+        if self.cookie:
+            headers["Cookie"] = self.cookie
+        status, answer, extra = self.server.ask(path, data, method, headers)
+        extra = {key.lower(): value for key, value in extra.items()}
+        if status == 503:
+            raise BusyError(float(extra["retry-after"]))
+        assert 200 <= status < 300, (status, answer[:100])
+        if "set-cookie" in extra:
+            self.cookie = extra["set-cookie"].split(";")[0]
+        return answer
+
+    def check(self, found: object, expected: np.ndarray, tolerance: float = 0.01) -> None:
+        assert np.abs(np.asarray(found) - expected).max() < tolerance, "a wrong answer"
+        self.counts["right"] += 1
+
+
+class BusyError(Exception):
+    """The server asks to come back."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+
+def one_shot(client: Client) -> None:
+    first, second = client.chance.sample(NAMES, 2)
+    files = [(EXAMPLES / name).read_bytes() for name in (first, second)]
+    data, headers = form(files[0], files[1], points=json.dumps(POINTS))
+    answer = json.loads(client.ask("/api/match", data, **headers))
+    client.check(
+        [row["target"] for row in answer["matches"]], client.results[first, second].transfer(POINTS).target
+    )
+
+
+def session(client: Client) -> None:
+    """Load pictures, ask about pairs of them, sometimes carry points, and go."""
+    client.cookie = ""
+    names = client.chance.sample(NAMES, 3)
+    try:
+        # Another picture of noise each time: nothing is known already.
+        keys = [json.loads(client.ask("/api/pictures", (EXAMPLES / name).read_bytes()))["id"] for name in names]
+        noise = picture_file(50, 40, seed=client.chance.randrange(2**31))
+        unknown = json.loads(client.ask("/api/pictures", noise))["id"]
+        for _ in range(3):
+            a, b = client.chance.sample(range(3), 2)
+            result = client.results[names[a], names[b]]
+            header, blocks = unpack(client.ask(f"/api/pairs/{keys[a]}/{keys[b]}"))
+            assert tuple(header["source_size"]) == result.source_size
+            client.check(blocks["positions"], result.positions[0].numpy(), 1e-3)
+            rows = json.loads(client.ask(f"/api/pairs/{keys[a]}/{keys[b]}/matches?top=5"))["matches"]
+            client.check([row["target"] for row in rows], result.matches(5).target)
+        assert client.ask(f"/api/pairs/{keys[0]}/{unknown}/warp.png?side=64").startswith(b"\x89PNG")
+        wish = {"sources": [{"picture": keys[0], "points": POINTS}], "targets": [keys[1], unknown]}
+        job = json.loads(client.ask("/api/propagations", json.dumps(wish).encode(), **JSON))
+        while job["state"] == "running":
+            time.sleep(0.3)
+            job = json.loads(client.ask(f"/api/propagations/{job['id']}"))
+        assert job["state"] == "done", job
+        client.check(job["pictures"][0]["points"], client.results[names[0], names[1]].transfer(POINTS).target)
+    finally:
+        with contextlib.suppress(BusyError):
+            client.ask("/api/session", method="DELETE")
+            client.counts["sessions"] += 1
+
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.mark.parametrize(("life", "bound_mb"), [(one_shot, 600), (session, 900)])
+def test_50_clients_for_a_minute(server: RunningServer, life: Callable[[Client], None], bound_mb: int) -> None:
+    """Every answer is the right one or "busy"; memory stays bounded."""
+    results = {(a, b): chmnet.match(EXAMPLES / a, EXAMPLES / b) for a in NAMES for b in NAMES if a != b}
+    clients = [Client(server, results, seed) for seed in range(CLIENTS)]
+    until = time.monotonic() + SECONDS
     memory = [server.resident_mb()]
-    clients = [threading.Thread(target=live, args=(seed,)) for seed in range(CLIENTS)]
-    for client in clients:
-        client.start()
-    while any(client.is_alive() for client in clients):
+    threads = [threading.Thread(target=client.live, args=(until, life)) for client in clients]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
         memory.append(server.resident_mb())
         time.sleep(1)
-    assert wrong == []
-    assert counts["wrong"] == 0
-    assert counts["right"] > 0
-    assert max(memory) < memory[0] + 600
-    assert server.json("/api/status")["waiting"] == 0
+    counts = sum((client.counts for client in clients), Counter())
     print(f"{CLIENTS} clients, {SECONDS} s: {dict(counts)}; {memory[0]:.0f} → at most {max(memory):.0f} MB")  # noqa: T201
+    assert [line for client in clients for line in client.wrong] == []
+    assert counts["right"] > 0
+    assert max(memory) < memory[0] + bound_mb
+    assert server.json("/api/status")["waiting"] == 0
 
 
 # ---------------------------------------------------------------- what the server adds
@@ -223,7 +326,5 @@ def test_first_result_of_a_new_pair_takes_less_than_twice_the_matching_itself() 
     assert ours < 2 * theirs
 
 
-def picture_of(data: bytes):  # type: ignore[no-untyped-def]
-    from PIL import Image
-
+def picture_of(data: bytes) -> Image.Image:
     return Image.open(io.BytesIO(data))
