@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ..conftest import EXAMPLES
 from .conftest import SPOTS, Visit
 
 pytestmark = pytest.mark.slow
@@ -109,4 +110,26 @@ def test_screenshots(visit: Callable[..., Visit], tmp_path: Path, name: str) -> 
     person.page.mouse.move(*person.at((0.55, 0.5)))
     person.page.screenshot(path=folder / f"{name}.png")
     assert (folder / f"{name}.png").stat().st_size < 400_000
+    assert person.errors == []
+
+
+def test_screenshot_of_annotating(visit: Callable[..., Visit], tmp_path: Path) -> None:
+    folder = Path(os.environ.get("CHMNET_SCREENSHOTS", tmp_path))
+    person = visit(viewport={"width": 1000, "height": 640})
+    person.page.click("#view-annotate")
+    names = ("black-bear.png", "donkey.png", "european-bear.png", "zebra.png")
+    person.page.set_input_files("[data-part=files-input]", [str(EXAMPLES / name) for name in names])
+    person.wait("chmnet.annotate.items.length === 4")
+    person.page.click(".thumb:has-text('donkey')")
+    person.evaluate("chmnet.annotate.stage.paintNow()")  # its place is known once it is drawn
+    parts = {"nose": (7, 72), "withers": (85, 44), "croup": (178, 38), "forefoot": (70, 157), "belly": (110, 80)}
+    for number, (name, (x, y)) in enumerate(parts.items()):
+        left, top = person.evaluate(f"chmnet.annotate.stage.toCanvas({x}, {y})")
+        person.page.locator("[data-part=canvas]").click(position={"x": left, "y": top})
+        person.page.locator(".names input").nth(number).fill(name)
+    person.page.click("[data-part=propagate]")
+    person.wait("!chmnet.annotate.working && chmnet.annotate.items.every((item) => item.points.length)")
+    person.page.click(".thumb:has-text('zebra')")
+    person.page.screenshot(path=folder / "page-annotate.png")
+    assert (folder / "page-annotate.png").stat().st_size < 400_000
     assert person.errors == []
