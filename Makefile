@@ -3,16 +3,17 @@ PYTHON ?= python3
 BIN := .venv/bin
 SETUP := .venv/.ready
 
-.PHONY: demo test test-slow test-web test-native lint format benchmark clean help
+.PHONY: demo docs test test-slow test-web test-native lint format benchmark clean help
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo       match the shipped example pictures with the default model"
+	@echo "make demo       match the shipped example pictures with the default model: demo/index.html"
 	@echo "make test       all ordinary tests, with lint and type checks before them"
 	@echo "make test-slow  the tests that take long or need the real data sets"
 	@echo "make test-web   the page in a real browser, its API under fuzzing and load (several minutes)"
 	@echo "make test-native    the compiled kernels under the sanitizers"
 	@echo "make lint       ruff and mypy only"
+	@echo "make docs       make the drawings and the command line's reference in docs anew"
 	@echo "make benchmark  what the paper's network costs, against the authors' way (several minutes)"
 	@echo "make format     let ruff put the code in order"
 	@echo "make clean      remove what make made"
@@ -25,14 +26,12 @@ $(SETUP): pyproject.toml constraints.txt $(wildcard native/*)
 	touch $@
 
 demo: $(SETUP)
-	@mkdir -p demo
-	$(BIN)/chmnet match examples/donkey.png examples/zebra.png --overwrite -o demo/donkey-zebra.png \
-		--points "7,72 5,3 85,44 178,38 70,157 172,153 110,80"
-	$(BIN)/chmnet match examples/european-bear.png examples/black-bear.png --overwrite -o demo/bears.png \
-		--points "301,164 244,69 196,14 26,89 178,278 38,248 130,120"
-	$(BIN)/chmnet match examples/sedan.png examples/sportscar.png --overwrite -o demo/cars.png \
-		--points "54,48 178,48 94,6 7,41 208,34 110,45"
-	@echo "Look at the pictures in the folder demo."
+	$(BIN)/python examples/demo.py demo
+
+# The drawings of README.md and docs, and the command line's reference.
+docs: $(SETUP)
+	$(BIN)/python docs/pictures.py docs/images
+	$(BIN)/python -m chmnet.cli.reference > docs/cli.md.new && mv docs/cli.md.new docs/cli.md
 
 test: lint
 	$(BIN)/pytest

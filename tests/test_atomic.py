@@ -100,3 +100,15 @@ def test_permissions_are_those_of_an_ordinary_file(tmp_path: Path) -> None:
         temporary.write_text("")
     modes = [(tmp_path / name).stat().st_mode for name in ("ordinary", "atomic")]
     assert modes[0] == modes[1]
+
+
+@pytest.mark.parametrize("link", [False, True], ids=["itself", "a link to it"])
+def test_devices_and_pipes_are_never_replaced(tmp_path: Path, link: bool) -> None:
+    pipe = path = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    if link:
+        path = tmp_path / "link"
+        path.symlink_to(pipe)
+    with pytest.raises(InputError, match="is a device or a pipe"), atomic_path(path, overwrite=True):
+        pytest.fail("the block must not run")
+    assert pipe.is_fifo()

@@ -1,6 +1,8 @@
 """Files of dense flow: by round trip, by bytes, and what is refused."""
 
+import io
 import struct
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +88,41 @@ def test_npz_of_something_else(tmp_path: Path) -> None:
     np.savez(path, flow=pickled, confidence=pickled, source_size=[1, 1], target_size=[1, 1])
     with pytest.raises(InputError, match=r"not a \.npz file of flow"):
         read_npz(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"flow": np.full((1, 1, 2), "a")},
+        {"flow": np.full((1, 1, 2), 1j)},
+        {"target_size": np.array([np.inf, 1])},
+        {"source_size": np.array([1, 1, 1])},
+    ],
+    ids=["letters", "complex", "infinite", "three"],
+)
+def test_npz_of_odd_numbers(change: dict[str, np.ndarray], tmp_path: Path) -> None:
+    sound = {"flow": np.zeros((1, 1, 2)), "confidence": np.zeros((1, 1)), "source_size": [1, 1]}
+    np.savez(tmp_path / "sound.npz", **{**sound, "target_size": [1, 1]})
+    assert read_npz(tmp_path / "sound.npz").source_size == (1, 1)  # control
+    np.savez(tmp_path / "odd.npz", **{**sound, "target_size": [1, 1], **change})
+    with pytest.raises(InputError, match=r"not a \.npz file of flow"):
+        read_npz(tmp_path / "odd.npz")
+
+
+def test_npz_whose_bytes_are_damaged_or_lie(tmp_path: Path) -> None:
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "<f4", "fortran_order": False, "shape": (10**7, 10**7, 2)}
+    )
+    np.savez_compressed(tmp_path / "huge.npz", confidence=np.zeros((1, 1)), source_size=[1, 1], target_size=[1, 1])
+    with zipfile.ZipFile(tmp_path / "huge.npz", "a") as archive:
+        archive.writestr("flow.npy", header.getvalue())
+    whole = (tmp_path / "huge.npz").read_bytes()
+    place = whole.index(b".npy") + 30  # in the first compressed array
+    (tmp_path / "damaged.npz").write_bytes(whole[:place] + b"\xff" * 8 + whole[place + 8 :])
+    for name in ("huge.npz", "damaged.npz"):
+        with pytest.raises(InputError, match=r"not a \.npz file of flow"):
+            read_npz(tmp_path / name)
 
 
 def test_missing_files(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ LAYERS: list[set[str]] = [
     {"weights", "features", "warping", "result_file"},
     {"result"},
     {"matcher", "benchmark"},
-    {"evaluation", "labelling"},
+    {"evaluation", "labelling", "calibration"},
     {"training", "propagation"},  # training validates with the evaluation
     {"experiments"},
     {"web"},

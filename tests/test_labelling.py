@@ -121,14 +121,16 @@ def test_the_command_leaves_test_pairs_out(tmp_path: Path) -> None:
     for name in trees.PASCAL_IMAGES:  # something to match
         Texture(seed=3).picture((90, 120)).save(root / trees.PASCAL / "JPEGImages" / f"{name}.jpg")
     output = tmp_path / "labels.json"
-    arguments = ["data", "label", "pf-pascal", "--root", str(root), "-o", str(output), "--draw", "5"]
-    result = CliRunner().invoke(app, [*arguments, "--model", "nearest-neighbour@160"])
+    arguments = ["data", "label", "pf-pascal", "--root", str(root), "-o", str(output)]
+    model = ("--model", "nearest-neighbour@160")
+    result = CliRunner().invoke(app, [*arguments, *model])
     assert result.exit_code == 0, result.output
     assert "1 of 1 pairs have keypoints" in result.output  # the others stand in the test list
     (pair,) = data.read_list(output, root)
     assert data.image_names(pair) == {f"{trees.PASCAL_IMAGES[number]}.jpg" for number in (0, 2)}
-    again = CliRunner().invoke(app, arguments)
-    assert again.exit_code != 0
+    assert CliRunner().invoke(app, [*arguments, *model]).exit_code != 0  # the file exists
+    drawn = CliRunner().invoke(app, [*arguments, *model, "--draw", "5", "--overwrite"])
+    assert "none of 0 pairs" in str(drawn.exception)  # every other pair stands in a list
 
 
 @pytest.mark.parametrize("word", ["nearest-neighbour@x", "nearest-neighbour@1"])
@@ -148,3 +150,11 @@ def test_the_command_without_any_sure_pair(tmp_path: Path, monkeypatch: pytest.M
     assert isinstance(result.exception, InputError)
     assert "none of 1 pairs has enough sure matches" in str(result.exception)
     assert not (tmp_path / "out.json").exists()
+
+
+def test_the_command_labels_no_test_pairs(tmp_path: Path) -> None:
+    root = trees.make_pf_willow(tmp_path)
+    arguments = ["data", "label", "pf-willow", "--root", str(root), "-o", str(tmp_path / "out.json")]
+    result = CliRunner().invoke(app, [*arguments, "--split", "test"])
+    assert isinstance(result.exception, InputError)
+    assert "test pairs are not labelled" in str(result.exception)

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors import SafetensorError
 
 import chmnet
 from chmnet.config import BackboneConfig, ModelConfig, TransferConfig
 from chmnet.errors import InputError
+from chmnet.features import FeatureStore
 from chmnet.matcher import Matcher, MatchResult, choose_device
-from chmnet.nn.chmnet import CHMNet
+from chmnet.nn.chmnet import CHMNet, Pyramid
 from chmnet.pictures import open_picture
 from chmnet.weights import load_model
 
@@ -38,6 +40,17 @@ def test_points_move_between_pixels_of_both_pictures(identity: MatchResult) -> N
 def test_one_point_and_none(identity: MatchResult) -> None:
     assert identity.transfer([10, 20]).target.shape == (1, 2)
     assert identity.transfer([]).target.shape == (0, 2)
+
+
+def test_points_are_copied_whatever_they_are(identity: MatchResult) -> None:
+    points = np.array([[10.0, 20.0]])
+    found = identity.transfer(points)
+    points[0] = 99
+    np.testing.assert_array_equal(found.source, [[10, 20]])
+    points.setflags(write=False)
+    assert identity.transfer(points).source.tolist() == [[99, 99]]
+    tensor = torch.ones(1, 2, dtype=torch.bfloat16, requires_grad=True)
+    assert identity.transfer(tensor).source.tolist() == [[1, 1]]
 
 
 def test_points_outside_stay_finite(identity: MatchResult) -> None:
@@ -132,8 +145,16 @@ def test_one_to_many_gives_the_numbers_of_single_calls_and_each_picture_goes_thr
 
 
 def test_many_targets_take_bounded_memory(small: Matcher, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Targets are taken one by one, features are kept up to a limit, and nothing else is."""
-    monkeypatch.setattr("chmnet.matcher.STORE_BYTES", 100_000)
+    """Targets are taken one by one, and nothing of them is kept but their results."""
+    kept: set[int] = set()
+    original = FeatureStore.pyramid
+
+    def observed(self: FeatureStore, *arguments: object) -> Pyramid:
+        pyramid = original(self, *arguments)
+        kept.add(len(self._kept) + len(self._files))
+        return pyramid
+
+    monkeypatch.setattr(FeatureStore, "pyramid", observed)
     seen = count_pictures(small.model, monkeypatch)
     alive = 0
     source, *_ = pictures(1)
@@ -148,6 +169,7 @@ def test_many_targets_take_bounded_memory(small: Matcher, monkeypatch: pytest.Mo
         assert alive == number
         assert result.correlation.shape == (1, 1, 8, 8, 8, 8)
     assert len(seen) == 40  # the first target is the source itself
+    assert kept == {1}
 
 
 def test_match_many_computes_repeated_pictures_once(
@@ -161,6 +183,17 @@ def test_match_many_computes_repeated_pictures_once(
     seen = count_pictures(small.model, monkeypatch)
     assert list(small.match_many(pairs)) == single
     assert len(seen) == 3
+
+
+def test_a_full_disk_is_one_sentence(small: Matcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object) -> None:
+        raise SafetensorError("No space left on device")
+
+    monkeypatch.setattr("chmnet.features.save_file", refuse)
+    monkeypatch.setattr("chmnet.matcher.STORE_BYTES", 1)
+    first, second = pictures(2)
+    with pytest.raises(InputError, match=r"cannot write features to the temporary folder .*No space left"):
+        list(small.match_many([(first, second)]))
 
 
 def test_separate_backbones_see_source_and_target(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,13 +238,25 @@ def test_winning_scales_are_those_of_the_best_votes() -> None:
         channel_reduction=8,
     )
     torch.manual_seed(0)
-    matcher = Matcher(CHMNet(config).eval(), device="cpu")
+    network = CHMNet(config).eval()
+    torch.nn.init.normal_(network.head.first.weight)  # else the middle, where most votes meet, wins everywhere
+    matcher = Matcher(network, device="cpu")
     first, second = pictures(2)
     plain, result = matcher.match(first, second), matcher.match(first, second, scales=True)
     torch.testing.assert_close(plain.correlation, result.correlation)
     assert plain.scale_pairs is None
     assert result.scale_pairs is not None
     assert result.scale_pairs.shape == (1, 4, 4, 4, 4)
+    head, store = matcher.model.head, FeatureStore(matcher.model)
+    with torch.inference_mode():
+        votes = head.first(head.correlate(store.pyramid(first), store.pyramid(second)))[0, 0]
+    best = votes.flatten(0, 1).max(0).values
+    winners = result.scale_pairs[0]
+    for source in range(3):
+        for target in range(3):
+            won = winners == 3 * source + target
+            torch.testing.assert_close(votes[source, target][won], best[won], rtol=0, atol=0)
+    assert len(winners.unique()) > 2  # and not always the same
     scales = result.winning_scales(result.matches(20))
     assert scales.shape == (20, 2)
     assert set(scales.flatten()) <= {0.7, 1.0, 1.4}

@@ -157,6 +157,7 @@ def test_values_a_little_out_of_range_are_clipped() -> None:
         (torch.zeros(2, 3, 4, 4), "3 H W"),
         (torch.zeros(4), "3 H W"),
         (torch.zeros(3, 0, 4), "at least one pixel"),
+        (Image.new("RGB", (0, 3)), "at least one pixel, got 0×3"),
     ],
 )
 def test_arrays_that_are_no_pictures(picture: PictureLike, words: str) -> None:

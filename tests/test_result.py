@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from chmnet.config import TransferConfig
 from chmnet.errors import InputError
 from chmnet.geometry import grid_points, pixels_to_normalised
-from chmnet.result import Matches, MatchResult
+from chmnet.result import Matches, MatchResult, _check_size
 
 SHARP = TransferConfig(temperature=1e-3, sampler="nearest")
 
@@ -68,6 +68,20 @@ def test_bad_sizes(size: tuple[int, int]) -> None:
         identity().flow(size=size)
 
 
+@pytest.mark.parametrize("size", [(3,), (1, 2, 3), 5, (2.5, 3), (float("nan"), 3), "ab"])
+def test_sizes_that_are_none(size: object) -> None:
+    with pytest.raises(InputError, match="two whole numbers"):
+        _check_size(size)  # in tests, flow itself lets no such type in
+
+
+def test_pictures_too_large_to_draw_are_one_sentence() -> None:
+    huge = dataclasses.replace(random_result(), source_size=(2**30, 2**30), target_size=(2**30, 2**30))
+    for read in (huge.flow, huge.confidence_at, lambda: huge.warp(picture=Image.new("RGB", (3, 3)))):
+        with pytest.raises(InputError, match="million pixels"):
+            read()
+    assert huge.flow(size=(2, 3)).shape == (2, 3, 2)
+
+
 def test_bad_direction() -> None:
     with pytest.raises(InputError, match="forward or backward"):
         identity().flow(direction="sideways")
@@ -120,6 +134,8 @@ def test_warp_refuses() -> None:
         result.warp(size=(0, 5))
     with pytest.raises(InputError, match="at least three matches"):
         result.warp("tps", keypoints=result.matches(2))
+    with pytest.raises(InputError, match="in pairs, got 9 of the source and 8"):
+        result.warp("tps", keypoints=result.matches(9)._replace(target=result.matches(8).target))
 
 
 # ---------------------------------------------------------------- heat and scales
@@ -191,6 +207,15 @@ def test_saved_and_loaded_gives_the_same_transfers(tmp_path: Path) -> None:
         result.save(tmp_path / "result.npz")
 
 
+def test_keypoints_that_stay_where_they_are_can_be_saved(tmp_path: Path) -> None:
+    points = np.array([[3.0, 4.0]])
+    result = random_result(keypoints=Matches(points, points, np.ones(1)))
+    result.save(tmp_path / "result.safetensors")
+    loaded = MatchResult.load(tmp_path / "result.safetensors").keypoints
+    assert loaded is not None
+    np.testing.assert_array_equal(loaded.target, points)
+
+
 def metadata(**changes: str) -> dict[str, str]:
     sound = {
         "format": "chmnet-result-1",
@@ -220,6 +245,7 @@ def test_control_a_sound_file_is_read(tmp_path: Path) -> None:
         ({"correlation": torch.rand(1, 1, 2, 2, 0, 2)}, metadata(), "shape"),
         ({"correlation": torch.full((1, 1, 1, 1, 1, 1), torch.nan)}, metadata(), "finite"),
         ({"correlation": torch.ones(1, 1, 1, 1, 1, 1, dtype=torch.int64)}, metadata(), "finite"),
+        ({"correlation": torch.ones(1, 1, 1, 1, 1, 1).to(torch.float8_e4m3fn)}, metadata(), "damaged"),
         (SOUND, metadata(source_size="[0, 5]"), "size"),
         (SOUND, metadata(source_size="[1e400, 5]"), "size"),
         (SOUND, metadata(target_size="[[[[["), "damaged"),
@@ -229,6 +255,7 @@ def test_control_a_sound_file_is_read(tmp_path: Path) -> None:
         (SOUND, metadata(scales="[]"), "scales"),
         (SOUND, metadata(scales="[NaN]"), "scales"),
         ({**SOUND, "scale_pairs": torch.zeros(3)}, metadata(), "scale pairs"),
+        ({**SOUND, "scale_pairs": torch.ones(1, 1, 1, 1, 1, dtype=torch.complex64)}, metadata(), "scale pairs"),
         ({**SOUND, "scale_pairs": torch.full((1, 1, 1, 1, 1), 7)}, metadata(), "does not have"),
         ({**SOUND, "keypoints.source": POINTS}, metadata(), "damaged"),
         (

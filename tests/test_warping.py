@@ -82,3 +82,14 @@ def test_what_lies_outside_is_white_and_large_pictures_are_averaged() -> None:
     identity = grid_points((4, 4), like=torch.zeros(1))[None]
     drawn = np.asarray(draw_warped(Image.fromarray(stripes), identity, (20, 20)))
     assert np.abs(drawn.astype(int) - 127).max() <= 2
+
+
+@pytest.mark.parametrize(("given", "wanted"), [(1001, 10), (1007, 101), (30, 7)])
+def test_pictures_that_are_averaged_stay_in_place(given: int, wanted: int) -> None:
+    ramp = np.linspace(0, 255, given).round().astype(np.uint8)
+    picture = Image.fromarray(np.broadcast_to(ramp[None, :, None], (9, given, 3)).copy())
+    identity = grid_points((4, 4), like=torch.zeros(1))[None]
+    drawn = np.asarray(draw_warped(picture, identity, (9, wanted)))[4, :, 0]
+    np.testing.assert_allclose(
+        drawn, ((np.arange(wanted) + 0.5) / wanted * given - 0.5) / (given - 1) * 255, atol=2
+    )

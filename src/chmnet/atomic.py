@@ -46,10 +46,15 @@ def atomic_path(path: str | Path, overwrite: bool = True) -> Iterator[Path]:
 
 
 def check_writable(path: str | Path, overwrite: bool) -> None:
-    """Refuse a folder, or a file that exists and may not be replaced: better before long work than after it."""
+    """Refuse a folder, or a file that exists and may not be replaced: better before long work than after it.
+
+    Devices and pipes are refused always: a file that takes the name of ``/dev/null`` breaks the machine.
+    """
     path = Path(path)
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file to write")
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is a device or a pipe, which cannot be replaced; name a file to write")
     if path.exists() and not overwrite:
         raise InputError(f"{path} exists already; choose another name, or allow overwriting (--overwrite)")
     if not path.parent.is_dir():

@@ -23,6 +23,9 @@ else:
 MAX_CELLS = 20_000
 """Largest grid of a configuration: its correlation takes 1.6 GB."""
 
+CONFIDENT = 0.5
+"""Matches of at least this confidence count as sure: they are drawn filled, and not marked for review."""
+
 Config = TypeVar("Config", bound="TomlConfig")
 
 
@@ -125,6 +128,9 @@ class TransferConfig(TomlConfig):
     """Keep G and τ at the same share of any grid; off: fixed numbers whatever the grid, as the authors."""
     temperature: float = 1.0
     """Divides the scores before the softmax; the paper has none (1)."""
+    calibration: tuple[float, ...] = ()
+    """Turns what speaks against a match into the probability that it is right: four numbers from ``chmnet
+    calibrate``, see :func:`chmnet.nn.confidence.calibrated`. Empty: confidence is consistency alone."""
 
     def __post_init__(self) -> None:
         self.check_types()
@@ -132,6 +138,10 @@ class TransferConfig(TomlConfig):
             check_range("gaussian_sigma", self.gaussian_sigma, minimum=1e-3)
         check_range("sampler_threshold", self.sampler_threshold, above=0)
         check_range("temperature", self.temperature, minimum=1e-6)
+        if len(self.calibration) not in (0, 4):
+            raise ConfigError(f"calibration must be four numbers or none, got {len(self.calibration)}")
+        for number in self.calibration:
+            check_range("calibration", number, minimum=-100, maximum=100)
 
 
 @dataclass(frozen=True)

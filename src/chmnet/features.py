@@ -9,9 +9,11 @@ from types import TracebackType
 
 import torch
 from PIL import Image
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from chmnet.errors import InputError
 from chmnet.geometry import Size
 from chmnet.nn.chmnet import CHMNet, Pyramid
 from chmnet.pictures import open_picture, to_tensor
@@ -57,12 +59,13 @@ class FeatureStore:
             shutil.rmtree(self._folder, ignore_errors=True)
         self._kept.clear()
 
-    def pyramid(self, picture: Path | Image.Image, branch: str = "source") -> Pyramid:
+    def pyramid(self, picture: Path | Image.Image, branch: str = "source", keep: bool = True) -> Pyramid:
         """The picture's features; ``branch`` matters only for separate backbones.
 
         Args:
             picture: a file, or an RGB picture.
             branch: ``"source"`` or ``"target"``.
+            keep: off: for a picture that will hardly be asked for again; what is computed now is not stored.
         """
         if self.model.target_backbone is None:
             branch = "source"
@@ -84,7 +87,8 @@ class FeatureStore:
                 assert isinstance(picture, Path)
                 image = self._open(picture)
             pyramid = self._compute(image, branch)
-        self._keep(key, pyramid)
+        if keep:
+            self._keep(key, pyramid)
         return pyramid
 
     def size(self, path: Path) -> Size:
@@ -115,7 +119,10 @@ class FeatureStore:
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="chmnet-features-"))
         file = self._folder / f"{len(self._files)}.safetensors"
-        save_file({str(number): level.contiguous() for number, level in enumerate(pyramid.levels)}, file)
+        try:
+            save_file({str(number): level.contiguous() for number, level in enumerate(pyramid.levels)}, file)
+        except SafetensorError as error:  # how safetensors reports a full disk
+            raise InputError(f"cannot write features to the temporary folder {self._folder}: {error}") from None
         return file
 
 

@@ -12,6 +12,7 @@ then two float32 (x and y of the displacement) for every pixel, row by row.
 
 import struct
 import zipfile
+import zlib
 from io import BufferedIOBase
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +28,10 @@ FLO_MAGIC = 202021.25
 _HEADER = struct.Struct("<fii")
 _MAX_SIDE = 99_999
 """What readers of ``.flo`` files accept."""
+_DAMAGED = (
+    *(OSError, EOFError, zipfile.BadZipFile, zlib.error, MemoryError),  # of the archive, or a size that is a lie
+    *(ValueError, KeyError, TypeError, AttributeError, OverflowError),  # of what is in it
+)
 
 
 class DenseFlow(NamedTuple):
@@ -62,7 +67,18 @@ def write_flow(path: str | Path, dense: DenseFlow, overwrite: bool = False) -> N
 
 
 def write_flo(path: str | Path, flow: Float32[np.ndarray, "h w 2"], overwrite: bool = False) -> None:
-    """Write a flow as Middlebury's ``.flo``."""
+    """Write a flow as Middlebury's ``.flo``.
+
+    Raises:
+        InputError: it is empty or too large for the format, or the file cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "flow.flo"
+        >>> write_flo(path, np.zeros((2, 3, 2), dtype=np.float32))
+        >>> path.stat().st_size, read_flo(path).shape
+        (60, (2, 3, 2))
+    """
     height, width = flow.shape[:2]
     if not (0 < height <= _MAX_SIDE and 0 < width <= _MAX_SIDE):
         raise InputError(f"a .flo file holds at most {_MAX_SIDE} pixels a side, got {width}×{height}; write .npz")
@@ -120,8 +136,9 @@ def read_npz(path: str | Path) -> DenseFlow:
             flow, confidence = arrays["flow"], arrays["confidence"]
     except FileNotFoundError:
         raise InputError(f"there is no file {path}") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile):
+    except _DAMAGED:
         raise InputError(f"{path} is not a .npz file of flow") from None
-    if flow.ndim != 3 or flow.shape[2] != 2 or confidence.shape != flow.shape[:2]:
+    numbers = flow.dtype.kind == confidence.dtype.kind == "f"
+    if not numbers or flow.ndim != 3 or flow.shape[2] != 2 or confidence.shape != flow.shape[:2]:
         raise InputError(f"{path} is not a .npz file of flow: its arrays do not go together")
     return DenseFlow(flow.astype(np.float32), confidence.astype(np.float32), *sizes)

@@ -22,8 +22,9 @@ from chmnet.data.pairs import AnnotatedImage, Box, Pair
 from chmnet.errors import InputError
 from chmnet.geometry import Size, grid_points, normalised_to_pixels, spread_out
 from chmnet.nn.chmnet import CHMNet, Pyramid
+from chmnet.nn.confidence import match_confidence
 from chmnet.nn.inference import for_inference
-from chmnet.nn.transfer import match_confidence, soft_argmax
+from chmnet.nn.transfer import soft_argmax
 from chmnet.ops.correlation import filter_in_place, resize_correlation
 from chmnet.pictures import open_picture, to_tensor
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from PIL import Image
 
 from chmnet.errors import InputError
-from chmnet.features import MEMORY_BYTES, FeatureStore
+from chmnet.features import FeatureStore
 from chmnet.geometry import Size
 from chmnet.nn.chmnet import CHMNet, Pyramid
 from chmnet.nn.inference import for_inference
@@ -21,8 +21,9 @@ from chmnet.weights import DEFAULT_MODEL, load_model
 
 __all__ = ["MatchResult", "Matcher", "Matches", "match"]
 
-STORE_BYTES = MEMORY_BYTES
-"""Features of many pictures that are kept in memory; the others go to a temporary folder."""
+STORE_BYTES = 64 * 2**20
+"""Features of many pictures that are kept in memory, between the large tensors of the matching, which makes them
+take several times as much; the others go to a temporary folder."""
 
 
 class _Prepared(NamedTuple):
@@ -86,15 +87,19 @@ class Matcher:
                 yield self._compare(self._prepare(source, "source", store), self._prepare(target, "target", store))
 
     def one_to_many(self, source: PictureLike, targets: Iterable[PictureLike]) -> Iterator[MatchResult]:
-        """Match one picture with each of many; see :meth:`match_many`."""
-        with FeatureStore(self.model, STORE_BYTES) as store:
+        """Match one picture with each of many, one by one as they are asked for; the numbers are :meth:`match`'s.
+
+        Features of the source are computed once, those of a target are forgotten with its result: a thousand
+        targets take no more memory than one.
+        """
+        with FeatureStore(self.model) as store:
             first = self._prepare(source, "source", store)
             for target in targets:
-                yield self._compare(first, self._prepare(target, "target", store))
+                yield self._compare(first, self._prepare(target, "target", store, keep=False))
 
-    def _prepare(self, picture: PictureLike, branch: str, store: FeatureStore) -> _Prepared:
+    def _prepare(self, picture: PictureLike, branch: str, store: FeatureStore, keep: bool = True) -> _Prepared:
         opened = to_picture(picture)
-        return _Prepared(opened, store.pyramid(opened, branch))
+        return _Prepared(opened, store.pyramid(opened, branch, keep))
 
     def _compare(self, source: _Prepared, target: _Prepared, scales: bool = False) -> MatchResult:
         sizes = [(each.picture.height, each.picture.width) for each in (source, target)]
@@ -148,6 +153,15 @@ def match(
         keypoints: points of the source to find: ``n`` rows (x, y) in pixels. They are the result's ``keypoints``.
         model: a known name, a model file, or a network.
         device: see :class:`Matcher`.
+
+    Raises:
+        InputError: a picture cannot be read, or the keypoints are no points.
+
+    Example:
+        >>> picture = Image.radial_gradient("L")
+        >>> result = match(picture, picture, keypoints=[[100, 140], [90, 50]], model="nearest-neighbour")
+        >>> result.keypoints.target.shape, result.flow().shape, result.warp().size
+        ((2, 2), (256, 256, 2), (256, 256))
     """
     result = Matcher(model, device).match(source, target)
     return result if keypoints is None else replace(result, keypoints=result.transfer(keypoints))

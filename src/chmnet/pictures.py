@@ -41,6 +41,8 @@ def to_picture(picture: PictureLike) -> Image.Image:
     if isinstance(picture, str | Path):
         return open_picture(picture)
     if isinstance(picture, Image.Image):
+        if 0 in picture.size:  # Pillow can make such, and even resize them
+            raise InputError(f"a picture must have at least one pixel, got {picture.width}×{picture.height}")
         with decoding("the picture"):
             return to_rgb(picture)
     if isinstance(picture, Tensor):

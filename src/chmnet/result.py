@@ -1,9 +1,10 @@
 """What matching two pictures found: points moved, dense flow, warps, confidence, in pixels of the pictures."""
 
+import operator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,12 +13,11 @@ from numpy.typing import ArrayLike
 from PIL import Image
 from torch import Tensor
 
-from chmnet.config import TransferConfig
+from chmnet.config import CONFIDENT, TransferConfig
 from chmnet.errors import InputError
 from chmnet.geometry import Size, grid_points, normalised_to_pixels, pixels_to_normalised
+from chmnet.nn.confidence import confidence_map
 from chmnet.nn.transfer import (
-    border_trust,
-    match_confidence,
     match_probabilities,
     nearest_cell,
     sample_grid,
@@ -28,9 +28,6 @@ from chmnet.ops.correlation import exchange
 from chmnet.pictures import MAX_PIXELS, PictureLike, to_picture
 from chmnet.result_file import StoredResult, load_result, save_result
 from chmnet.warping import dense_strips, draw_warped, smooth_positions, spline_positions
-
-CONFIDENT = 0.5
-"""Matches above this count as confident: there and back, they miss by less than 1.8 cells."""
 
 
 class Matches(NamedTuple):
@@ -91,22 +88,20 @@ class MatchResult:
     @cached_property
     def _confidences(self) -> Tensor:
         """``1 hs ws``."""
-        returns = match_confidence(self.correlation, self.config, self.positions, self.back_positions)
-        return returns * border_trust(self.positions, self._target_grid)
+        return confidence_map(self.correlation, self.config, self.positions, self.back_positions)
 
     @cached_property
     def _back_confidences(self) -> Tensor:
         """``1 ht wt``."""
         turned = exchange(self.correlation)
-        returns = match_confidence(turned, self.config, self.back_positions, self.positions)
-        return returns * border_trust(self.back_positions, self._source_grid)
+        return confidence_map(turned, self.config, self.back_positions, self.positions)
 
     @property
     def confidence(self) -> Float32[np.ndarray, "hs ws"]:
         """How far the match of every position of the source grid can be trusted, 0 … 1.
 
-        The product of two: does going there and back end where it began (:func:`chmnet.nn.match_confidence`), and
-        does the match lie inside the target, not at its border (:func:`chmnet.nn.border_trust`).
+        Of a calibrated model, such as the default one, about the share of such matches that are right, that is
+        within a tenth of the picture; see :func:`chmnet.nn.confidence_map`.
         """
         return self._confidences[0].float().numpy()
 
@@ -167,7 +162,7 @@ class MatchResult:
             raise InputError(f"direction must be forward or backward, got {direction!r}")
         forward = direction == "forward"
         start, end = (self.source_size, self.target_size) if forward else (self.target_size, self.source_size)
-        size = start if size is None else _check_size(size)
+        size = _check_size(start if size is None else size)
         positions = (self.positions if forward else self.back_positions).float()
         output = np.empty((*size, 2), dtype=np.float32)
         for rows, moved, centres in dense_strips(positions, size):
@@ -177,7 +172,7 @@ class MatchResult:
 
     def confidence_at(self, size: Size | None = None) -> Float32[np.ndarray, "h w"]:
         """The confidence of every point of a forward :meth:`flow` of the same size."""
-        size = self.source_size if size is None else _check_size(size)
+        size = _check_size(self.source_size if size is None else size)
         output = np.empty(size, dtype=np.float32)
         for rows, values, _ in dense_strips(self._confidences.float()[..., None], size):
             output[rows] = values[..., 0].clamp(0, 1).numpy()
@@ -210,7 +205,7 @@ class MatchResult:
         drawn = self.source_picture if picture is None else to_picture(picture)
         if drawn is None:
             raise InputError("a result that was loaded holds no pictures; give the picture to warp")
-        size = self.target_size if size is None else _check_size(size)
+        size = _check_size(self.target_size if size is None else size)
         if method == "flow":
             positions = smooth_positions(self.back_positions.float(), self._back_confidences.float())
         else:
@@ -225,6 +220,8 @@ class MatchResult:
             keypoints = Matches(*(values[sure] for values in keypoints))
         source = pixels_to_normalised(_check_points(keypoints.source), self.source_size)
         target = pixels_to_normalised(_check_points(keypoints.target), self.target_size)
+        if len(source) != len(target):
+            raise InputError(f"keypoints must come in pairs, got {len(source)} of the source and {len(target)}")
         return spline_positions(source, target, exact)
 
     def heat(self, point: ArrayLike) -> Float32[np.ndarray, "ht wt"]:
@@ -308,8 +305,11 @@ class MatchResult:
 
 
 def _check_points(points: ArrayLike) -> np.ndarray:
+    if isinstance(points, Tensor):
+        points = points.detach().cpu().double().numpy()  # NumPy has no bfloat16
     try:
-        rows = np.atleast_2d(np.asarray(points, dtype=np.float64))
+        # A copy: results do not change with the caller's array, and PyTorch warns of arrays that are read-only.
+        rows = np.atleast_2d(np.array(points, dtype=np.float64))
     except (TypeError, ValueError):
         raise InputError("points must be rows of two numbers (x, y)") from None
     if rows.size == 0:
@@ -321,8 +321,11 @@ def _check_points(points: ArrayLike) -> np.ndarray:
     return rows
 
 
-def _check_size(size: Size) -> Size:
-    height, width = size
+def _check_size(size: Any) -> Size:
+    try:
+        height, width = (operator.index(side) for side in size)
+    except (TypeError, ValueError):
+        raise InputError(f"a size must be two whole numbers (height, width), got {size!r}") from None
     if height < 1 or width < 1 or height * width > MAX_PIXELS:
         raise InputError(
             f"a size must be (height, width), both at least 1, with at most {MAX_PIXELS // 10**6} million pixels, "

@@ -19,7 +19,8 @@ from chmnet.geometry import Size
 FORMAT = "chmnet-result-1"
 _MAX_SIDE = 2**31
 _KEYPOINTS = ("keypoints.source", "keypoints.target", "keypoints.confidence")
-_DAMAGED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, ConfigError)
+_DAMAGED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RuntimeError, ConfigError)
+"""What a file that was not written here may raise, of a type of numbers that PyTorch hardly knows for example."""
 
 
 class StoredResult(NamedTuple):
@@ -52,7 +53,7 @@ def save_result(result: StoredResult, path: str | Path, overwrite: bool = False)
         tensors["scale_pairs"] = result.scale_pairs.to(torch.int16).contiguous()
     if result.keypoints is not None:
         for name, values in zip(_KEYPOINTS, result.keypoints, strict=True):
-            tensors[name] = torch.from_numpy(values).contiguous()
+            tensors[name] = torch.from_numpy(values.copy())  # two of them may be one array, which cannot be saved
     with atomic_path(path, overwrite) as temporary:
         try:
             save_file(tensors, temporary, metadata)
@@ -114,7 +115,8 @@ def _size(sides: Any) -> Size:
 def _scale_pairs(pairs: Tensor | None, count: int) -> Tensor | None:
     if pairs is None:
         return None
-    if pairs.dim() != 5 or len(pairs) != 1 or 0 in pairs.shape or pairs.is_floating_point():
+    whole_numbers = not (pairs.is_floating_point() or pairs.is_complex())
+    if pairs.dim() != 5 or len(pairs) != 1 or 0 in pairs.shape or not whole_numbers:
         raise ValueError(f"its scale pairs have the shape {list(pairs.shape)} and the type {pairs.dtype}")
     pairs = pairs.long()
     if pairs.min() < 0 or pairs.max() >= count:

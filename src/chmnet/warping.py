@@ -167,8 +167,12 @@ def draw_warped(picture: Image.Image, positions: Float[Tensor, "1 h w 2"], size:
     """
     height, width = size
     # Pixels that come closer together are averaged first, or the sampling would leave most of them out.
-    factors = max(1, round(picture.width / (2 * width))), max(1, round(picture.height / (2 * height)))
-    pixels = np.asarray(picture.reduce(factors))
+    # Not with reduce(): its last pixels reach beyond the picture, and all others would lie too far to the left.
+    fewer_columns, fewer_rows = (
+        round(given / max(1, round(given / (2 * wanted))))
+        for given, wanted in ((picture.width, width), (picture.height, height))
+    )
+    pixels = np.asarray(picture.resize((fewer_columns, fewer_rows), Image.Resampling.BOX))
     image = rearrange(torch.from_numpy(pixels.copy()), "h w c -> 1 c h w").float()
     output = np.empty((height, width, 3), dtype=np.uint8)
     for rows, at, _ in dense_strips(positions, size):

@@ -9,6 +9,8 @@ import pytest
 from chmnet.cli.app import main
 from chmnet.weights import load_model, save_model
 
+from .odd_pictures import photograph
+
 Run = Callable[..., tuple[object, str, str]]
 
 
@@ -32,3 +34,13 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
         return ending.value.code, captured.out, captured.err
 
     return command
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    """Two pictures of other sizes, in a folder of their own."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    photograph((60, 40)).save(folder / "a.png")
+    photograph((50, 70)).save(folder / "b.png")
+    return folder / "a.png", folder / "b.png"

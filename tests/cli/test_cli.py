@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from chmnet import __version__
 from chmnet.cli.app import app, main
 from chmnet.cli.points import parse_points
-from chmnet.errors import InputError
+from chmnet.errors import ChmnetError, InputError
 from tests.conftest import REPOSITORY
 
 EXAMPLES = REPOSITORY / "examples"
@@ -126,3 +126,15 @@ def test_unknown_option_and_command_exit_with_2() -> None:
 def test_parse_points_refuses(text: str) -> None:
     with pytest.raises(InputError, match="x,y"):
         parse_points(text)
+
+
+def test_models_as_json(tmp_path: Path) -> None:
+    printed = CliRunner().invoke(app, ["models", "--json", "-"])
+    known = json.loads(printed.stdout)
+    assert known["chmnet-lite"]["default"] is True
+    assert known["chmnet-lite"]["notes"]["figures"]["pf-pascal test, img"][0] > 50
+    written = CliRunner().invoke(app, ["models", "--json", str(tmp_path / "models.json")])
+    assert "hough-prior" in written.stdout
+    assert json.loads((tmp_path / "models.json").read_text()) == known
+    again = CliRunner().invoke(app, ["models", "--json", str(tmp_path / "models.json")])
+    assert isinstance(again.exception, ChmnetError)

@@ -1,6 +1,8 @@
 """``chmnet match``: every output, points from everywhere, odd pictures, and mistakes."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,15 +16,6 @@ from chmnet.pictures import open_picture
 from .conftest import Run
 from .odd_pictures import BAD, ODD, photograph
 from .test_cli import assert_one_sentence
-
-
-@pytest.fixture
-def pair(tmp_path: Path) -> tuple[Path, Path]:
-    folder = tmp_path / "in"
-    folder.mkdir()
-    photograph((60, 40)).save(folder / "a.png")
-    photograph((50, 70)).save(folder / "b.png")
-    return folder / "a.png", folder / "b.png"
 
 
 def test_every_output_at_once(pair: tuple[Path, Path], tmp_path: Path, run: Run, small_model: str) -> None:
@@ -100,14 +93,15 @@ def test_bad_points_files(content: bytes, words: str, tmp_path: Path) -> None:
 def test_odd_pictures_work(kind: str, pair: tuple[Path, Path], tmp_path: Path, run: Run, small_model: str) -> None:
     odd, out = ODD[kind](tmp_path), tmp_path / "out"
     out.mkdir()
-    for number, (source, target) in enumerate([(odd, pair[1]), (pair[0], odd)]):
-        outputs = ["-o", out / f"{number}.png", "--flow", out / f"{number}.flo", "--warp", out / f"w{number}.png"]
-        code, printed, complaint = run("match", source, target, "--model", small_model, *outputs)
-        assert (code, complaint) == (0, "")
-        assert "nan" not in printed
-    assert len(list(out.iterdir())) == 6
+    outputs = ["-o", out / "m.png", "--flow", out / "f.flo", "--warp", out / "w.png"]
+    code, printed, complaint = run("match", odd, pair[1], "--model", small_model, *outputs)
+    assert (code, complaint) == (0, "")
+    assert "nan" not in printed
+    assert len(list(out.iterdir())) == 3
+    width, height = open_picture(odd).size
+    assert read_flo(out / "f.flo").shape == (height, width, 2)
     if kind == "rotated by EXIF":
-        assert open_picture(out / "w1.png").size == (40, 60)  # as seen, not as stored
+        assert (width, height) == (40, 60)  # as seen, not as stored
 
 
 @pytest.mark.parametrize("place", [0, 1], ids=["source", "target"])
@@ -192,3 +186,31 @@ def test_a_terminal_gets_a_table(
     _, printed, _ = run("match", *pair, "--model", small_model, "--points", "10,20")
     assert "source x, y" in printed
     assert "10.0, 20.0" in printed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["large.jpg", "large.png"])
+def test_a_hundred_megapixels_take_seconds_and_not_much_memory(name: str, tmp_path: Path) -> None:
+    """Both commands, in processes of their own; processor time, because others may use the machine too."""
+    picture = photograph((12_000, 8_400))
+    picture.save(tmp_path / name, **({"compress_level": 1} if name.endswith("png") else {}))
+    del picture
+    photograph().save(tmp_path / "small.png")
+    command = [sys.executable, "-c", MEASURE, sys.executable, "-m", "chmnet"]
+    for arguments in (
+        ["match", name, "small.png", "-o", "m.png", "--warp", "w.png"],
+        ["warp", "small.png", name, "-o", "large-out.jpg"],
+    ):
+        printed = subprocess.run([*command, *arguments], cwd=tmp_path, capture_output=True, text=True, check=True)
+        seconds, megabytes = map(float, printed.stdout.split())
+        assert seconds < 60
+        assert megabytes < 2500
+    assert open_picture(tmp_path / "large-out.jpg").size == (12_000, 8_400)
+
+
+MEASURE = """
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+"""

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from chmnet.config import TransferConfig
 from chmnet.geometry import grid_points
+from chmnet.nn.confidence import match_confidence
 from chmnet.nn.transfer import (
     dense_flow,
-    match_confidence,
     match_scores,
     sample_grid,
     soft_argmax,

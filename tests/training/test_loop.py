@@ -146,6 +146,19 @@ def test_looking_at_pictures_moves_no_batch_statistics(tmp_path: Path) -> None:
             torch.testing.assert_close(value, before[name], rtol=0, atol=0)
 
 
+def test_layers_that_do_not_learn_keep_their_weights_and_statistics(tmp_path: Path) -> None:
+    config = tiny_config("model.backbone.frozen=false", "backbone_from=blocks.3", "epochs=1")
+    with Run(config, tmp_path, None, False, lambda record: None) as run:
+        before = {name: value.clone() for name, value in run.model.backbone.state_dict().items()}
+        run.train()
+        after = run.model.backbone.state_dict()
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert "blocks.3.bn1.running_mean" in changed
+    assert "blocks.3.project_conv.weight" in changed
+    assert {name.split(".")[1] for name in changed if name.startswith("blocks.")} == {"3", "4"}
+    assert all(name.startswith("blocks.") for name in changed)
+
+
 def test_gradient_accumulation_changes_nothing_but_memory(tmp_path: Path) -> None:
     train(tiny_config(), tmp_path / "one")
     train(tiny_config("accumulate=4"), tmp_path / "four")

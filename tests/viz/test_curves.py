@@ -1,4 +1,4 @@
-from chmnet.viz import plot_pck, plot_precision_recall
+from chmnet.viz import plot_pck, plot_precision_recall, plot_reliability
 
 
 def test_curves_have_their_points_and_are_told_apart() -> None:
@@ -22,3 +22,11 @@ def test_percentages_start_at_zero() -> None:
 def test_a_curve_without_points() -> None:
     (axes,) = plot_pck({"nothing": []}).axes
     assert [len(line.get_xdata()) for line in axes.lines] == [0]
+
+
+def test_reliability_stands_beside_the_line_of_a_true_word() -> None:
+    (axes,) = plot_reliability({"model": [(0.3, 0.2), (0.9, 1.0)]}).axes
+    truth, found = axes.lines
+    assert list(zip(*truth.get_data(), strict=True)) == [(0, 0), (1, 1)]
+    assert list(zip(*found.get_data(), strict=True)) == [(0.3, 0.2), (0.9, 1.0)]
+    assert found.get_marker() == "o"

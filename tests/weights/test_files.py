@@ -352,6 +352,8 @@ def test_the_hough_prior_goes_with_any_backbone(tmp_path: Path) -> None:
     layers = load_model("hough-prior", "resnet18", path, {"backbone": {"layers": ["layer2", "layer3"]}})
     assert layers.backbone.channels == 384
     plain = load_model("hough-prior", "resnet18", path)
+    assert plain.config.transfer.calibration == ()  # made for other features
+    assert len(load_model("hough-prior").config.transfer.calibration) == 4
     assert plain.config.backbone.layers == ()  # not those of the model's own backbone
     torch.testing.assert_close(plain.head.state_dict(), load_model("hough-prior").head.state_dict())
     named = load_model("hough-prior", "efficientnet-lite0")
@@ -437,16 +439,20 @@ def test_shipped_files_are_small_and_say_where_they_come_from(name: str) -> None
     file = model_file(MODELS[name])
     assert file.stat().st_size < 8e6
     training = files.read_notes(file)["training"]
-    assert {source["dataset"] for source in training["data"]} == {"pf-pascal", "animal-pose"}
+    assert {source["dataset"] for source in training["data"]} == {"pf-pascal", "animal-pose", "list"}
     assert training["best_validation_pck"]["0.1"] > 70
-    assert "/" not in training["config"]["backbone_weights"] + training["config"]["init"]  # no path of any machine
+    paths = [source["path"] for source in training["config"]["data"]]
+    paths += [training["config"]["backbone_weights"], training["config"]["init"]]
+    assert not any("/" in path for path in paths)  # no path of any machine
 
 
 def test_the_default_model_is_the_one_that_is_described() -> None:
     model = load_model()
     expected = MODELS["chmnet-lite"].config
     backbone = expected.backbone.replace(frozen=model.config.backbone.frozen)
-    assert model.config == expected.replace(backbone=backbone)
+    assert len(model.config.transfer.calibration) == 4
+    transfer = expected.transfer.replace(calibration=model.config.transfer.calibration)
+    assert model.config == expected.replace(backbone=backbone, transfer=transfer)
 
 
 def test_a_trained_model_takes_no_changes() -> None:

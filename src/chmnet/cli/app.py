@@ -8,6 +8,7 @@ import typer
 from chmnet import __version__
 from chmnet.cli import (
     benchmark,
+    calibrate,
     convert,
     data,
     evaluate,
@@ -38,6 +39,7 @@ app.command("benchmark")(benchmark.benchmark)
 app.command("train")(train.train)
 app.command("serve")(serve.serve)
 app.command("models")(models.models)
+app.command("calibrate")(calibrate.calibrate)
 app.command("kernels")(kernels.kernels)
 app.command("convert")(convert.convert)
 app.command("info")(info.info)

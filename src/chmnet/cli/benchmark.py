@@ -27,9 +27,13 @@ def benchmark(
     change: Annotated[
         list[str] | None, typer.Option("--set", help="Change the configuration: dimensions=4d-4d.")
     ] = None,
-    size: Annotated[int, typer.Option(help="Height and width of the images. Default: the model's own.")] = 0,
+    size: Annotated[
+        int, typer.Option(show_default=False, help="Height and width of the images. Default: the model's own.")
+    ] = 0,
     sizes: Annotated[str, typer.Option(help="Sizes whose growth is measured.")] = "120,240,360,480",
-    threads: Annotated[int, typer.Option(help="Threads to use. Default: as many as torch chooses.")] = 0,
+    threads: Annotated[
+        int, typer.Option(show_default=False, help="Threads to use. Default: as many as torch chooses.")
+    ] = 0,
     repeats: Annotated[int, typer.Option(help="Runs of each measurement, after one to warm up.")] = 9,
     only: Annotated[str, typer.Option(help="Some of convolution,head,training,pair,growth. Default: all.")] = "",
     json_file: Annotated[Path | None, typer.Option("--json", help="Write all numbers here.")] = None,

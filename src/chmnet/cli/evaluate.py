@@ -31,7 +31,9 @@ def evaluate(
     pair_list: Annotated[
         Path | None, typer.Option("--pairs", help="Only the pairs of a list from `chmnet data list`.")
     ] = None,
-    model: Annotated[str, typer.Option(help="Name from `chmnet models`, or a model file.")] = "",
+    model: Annotated[
+        str, typer.Option(help="Name from `chmnet models`, or a model file. Default: chmnet-lite.")
+    ] = "",
     backbone: Annotated[str, typer.Option(help="Another backbone for a model without training.")] = "",
     backbone_weights: Annotated[str, typer.Option(help="Its weights: a file, package or published.")] = "",
     change: Annotated[
@@ -54,9 +56,10 @@ def evaluate(
     report: Annotated[Path | None, typer.Option(help="Write a page (.html) or Markdown (.md) here.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace result files that exist.")] = False,
 ) -> None:
-    """Measure a model on a data set. Without options for the protocol, the literature's is used and printed.
+    """Measure a model on a data set: PCK, and what exactly was measured.
 
-    Interrupted, the same command goes on where it stopped.
+    Without options for the protocol, the literature's is used and printed. Interrupted, the same command goes on
+    where it stopped.
 
     Examples:
 

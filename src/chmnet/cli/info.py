@@ -26,6 +26,8 @@ def info(
         typer.echo(json.dumps(facts, indent=2))
         return
     for title, entry in facts.items():
+        if entry == {}:
+            continue  # nothing is missing
         if not isinstance(entry, dict):
             typer.echo(f"{title}: {entry}")
             continue

@@ -18,13 +18,16 @@ def label(
     name: Annotated[str, typer.Argument(help="pf-willow, pf-pascal, spair-71k, animal-pose or coco.")],
     root: Annotated[Path, typer.Option(help="Folder that holds PF-WILLOW, PF-PASCAL …")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Write the list of pairs here.")],
-    split: Annotated[str, typer.Option(help="train, val or test.")] = "train",
+    split: Annotated[str, typer.Option(help="train or val.")] = "train",
     model: Annotated[
         list[str] | None,
-        typer.Option(help="Name or file of a model, and @SIDE to resize pictures to so many pixels; repeatable."),
+        typer.Option(help="Name or file of a model, and @SIDE to resize pictures to; may be given several times."),
     ] = None,
     draw: Annotated[
-        int, typer.Option(min=0, help="Further pairs to try: two pictures of one category, not in any list.")
+        int,
+        typer.Option(
+            min=0, help="Label so many other pairs instead: two listed pictures of one category, not in any list."
+        ),
     ] = 0,
     minimum_confidence: Annotated[float, typer.Option(help="Of a match that becomes a keypoint, 0 to 1.")] = 0.8,
     points: Annotated[int, typer.Option(help="Most keypoints of a pair.")] = 32,
@@ -37,11 +40,15 @@ def label(
 
     Examples:
 
-    `chmnet data label pf-pascal --root datasets -o labels.json --draw 3000`
+    `chmnet data label pf-pascal --root datasets -o labels.json`
+
+    `chmnet data label pf-pascal --root datasets -o drawn.json --draw 1600`
 
     `chmnet data label pf-pascal --root datasets -o labels.json --model mine.safetensors --model chmnet-lite@320`
     """
     check_writable(output, overwrite)
+    if split == "test":
+        raise InputError("test pairs are not labelled: such lists are for training; use --split train")
     from chmnet.data import write_list
     from chmnet.labelling import LabellingConfig, label_pairs
 
@@ -62,15 +69,14 @@ def _pairs(name: str, root: Path, split: str, draw: int) -> "list[Pair]":
 
     splits = find_dataset(name, root, split).splits
     if name == "pf-pascal":
-        pairs = pf_pascal.load_unlabelled(root, split)
-        pairs = without_test_pairs(pairs, root) if split == "train" else pairs
+        pairs = without_test_pairs(pf_pascal.load_unlabelled(root, split), root)
     else:
         pairs = load_pairs(name, root, split)
     if not draw:
         return pairs
     others = [other for other in splits if other != split]
     listed = {image_names(pair) for other in others for pair in load_pairs(name, root, other)}
-    return [*pairs, *draw_pairs(pairs, draw, listed)]
+    return draw_pairs(pairs, draw, listed)
 
 
 def _member(word: str) -> "Member":

@@ -9,6 +9,7 @@ import typer
 
 from chmnet.cli.outputs import check_picture_name, save_picture, whole_outputs
 from chmnet.cli.points import Rows, check_inside, parse_points, read_points
+from chmnet.config import CONFIDENT
 from chmnet.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ def match(
     warp: Annotated[
         Path | None, typer.Option(help="Write the source warped onto the target here, a picture.")
     ] = None,
-    model: Annotated[str, typer.Option(help="Name from `chmnet models`, or a model file.")] = "",
+    model: Annotated[
+        str, typer.Option(help="Name from `chmnet models`, or a model file. Default: chmnet-lite.")
+    ] = "",
     backbone_weights: Annotated[
         str, typer.Option(help="Backbone weights for a model without them: a file, or `published`.")
     ] = "",
@@ -124,7 +127,7 @@ def _spread_out(matches: "Matches", count: int) -> "Matches":
     """A few of the sure matches: the surest, then always the one farthest from those already chosen."""
     from chmnet.geometry import spread_out
 
-    sure = matches.source[: max(count, int((matches.confidence >= 0.5).sum()))]
+    sure = matches.source[: max(count, int((matches.confidence >= CONFIDENT).sum()))]
     chosen = spread_out(sure, count)
     return type(matches)(*(values[sorted(chosen)] for values in matches))
 

@@ -1,17 +1,50 @@
 """``chmnet models``: what can be asked for by name."""
 
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
 import typer
 
+from chmnet.cli.outputs import check_outputs, write_json
 
-def models() -> None:
+if TYPE_CHECKING:
+    from chmnet.weights import KnownModel
+
+
+def models(
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", help="Write all that is known of them here, figures too; - is standard output."),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace a file that exists.")] = False,
+) -> None:
     """List the models known by name.
 
-    Example:
+    Examples:
 
     `chmnet models`
+
+    `chmnet models --json -`
     """
+    to_stdout = str(json_file) == "-"
+    check_outputs([], [None if to_stdout else json_file], overwrite)
     from chmnet.weights import DEFAULT_MODEL, MODELS
 
-    for name, known in MODELS.items():
+    if json_file is not None:
+        write_json({name: _describe(name, known) for name, known in MODELS.items()}, json_file, overwrite)
+    for name, known in {} if to_stdout else MODELS.items():
         default = " (default)" if name == DEFAULT_MODEL else ""
         typer.echo(f"{name}{default}: {known.description}")
+
+
+def _describe(name: str, known: "KnownModel") -> dict[str, Any]:
+    from chmnet.weights import DEFAULT_MODEL
+    from chmnet.weights.files import read_notes
+    from chmnet.weights.registry import model_file
+
+    return {
+        "description": known.description,
+        "default": name == DEFAULT_MODEL,
+        "config": known.config.to_dict(),
+        "notes": read_notes(model_file(known)) if known.file else {},
+    }

@@ -1,10 +1,13 @@
 """Outputs of a command: checked before its work begins, in place when all of it is done."""
 
+import json
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import typer
 
 from chmnet.atomic import atomic_path, check_writable
 from chmnet.errors import InputError
@@ -46,6 +49,16 @@ def whole_outputs(
     check_outputs(inputs, outputs, overwrite)
     with ExitStack() as stack:
         yield {path: stack.enter_context(atomic_path(path, overwrite)) for path in outputs if path is not None}
+
+
+def write_json(document: Any, path: Path, overwrite: bool) -> None:
+    """Write a document to a file, or to standard output where the name is ``-``."""
+    text = json.dumps(document, indent=2) + "\n"
+    if str(path) == "-":
+        typer.echo(text, nl=False)
+        return
+    with atomic_path(path, overwrite) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def check_picture_name(path: Path | None) -> None:

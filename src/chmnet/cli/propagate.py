@@ -9,6 +9,7 @@ import typer
 
 from chmnet.cli.outputs import check_outputs, check_picture_name, save_picture, whole_outputs
 from chmnet.cli.progress import track
+from chmnet.config import CONFIDENT
 from chmnet.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,13 +34,15 @@ def propagate(
     category: Annotated[
         list[str] | None, typer.Option(help="Only this category; may be given several times. Default: each one.")
     ] = None,
-    model: Annotated[str, typer.Option(help="Name from `chmnet models`, or a model file.")] = "",
+    model: Annotated[
+        str, typer.Option(help="Name from `chmnet models`, or a model file. Default: chmnet-lite.")
+    ] = "",
     backbone_weights: Annotated[
         str, typer.Option(help="Backbone weights for a model without them: a file, or `published`.")
     ] = "",
     minimum_confidence: Annotated[
         float, typer.Option(help="Keypoints below it (0 … 1) are marked for review: v = 1.")
-    ] = 0.5,
+    ] = CONFIDENT,
     contact_sheet: Annotated[
         Path | None, typer.Option(help="Write a picture of the least certain results here.")
     ] = None,
@@ -170,7 +173,7 @@ def _print(
     review = {entry["image_id"] for entry in annotations if entry["needs_review"]}
     doubtful = sum(len(entry["review_keypoints"]) for entry in annotations)
     keypoints = sum(entry["num_keypoints"] for entry in annotations)
-    table = Table("pictures", "skipped", "to review", "keypoints", "to review", box=None)
+    table = Table("pictures", "skipped", "with doubts", "keypoints", "to review", box=None)
     table.add_row(str(done), str(len(skipped)), str(len(review)), str(keypoints), str(doubtful))
     console.print(table)
     written = ", ".join(_printable(str(path)) for path in (output, sheet_path) if path is not None)

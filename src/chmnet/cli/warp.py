@@ -30,7 +30,12 @@ def warp(
     animate: Annotated[
         Path | None, typer.Option(help="Write a GIF here that turns the target into the warped picture and back.")
     ] = None,
-    model: Annotated[str, typer.Option(help="Name from `chmnet models`, or a model file.")] = "",
+    model: Annotated[
+        str, typer.Option(help="Name from `chmnet models`, or a model file. Default: chmnet-lite.")
+    ] = "",
+    backbone_weights: Annotated[
+        str, typer.Option(help="Backbone weights for a model without them: a file, or `published`.")
+    ] = "",
     device: Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda, mps.")] = "auto",
     overwrite: Annotated[bool, typer.Option(help="Replace files that exist.")] = False,
 ) -> None:
@@ -52,10 +57,11 @@ def warp(
         from chmnet.pictures import open_picture
         from chmnet.viz import blend as blend_pictures
         from chmnet.viz import morph_frames
-        from chmnet.weights import DEFAULT_MODEL
+        from chmnet.weights import DEFAULT_MODEL, load_model
 
         pictures = open_picture(source), open_picture(target)
-        warped = Matcher(model or DEFAULT_MODEL, device).match(*pictures).warp(method.value)
+        network = load_model(model or DEFAULT_MODEL, backbone_weights=backbone_weights)
+        warped = Matcher(network, device).match(*pictures).warp(method.value)
         save_picture(blend_pictures(warped, pictures[1], blend), files[output], output)
         if animate is not None:
             first, *others = morph_frames(pictures[1], warped)

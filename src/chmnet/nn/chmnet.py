@@ -29,7 +29,7 @@ from chmnet.ops.features import project_enlarged, resize_features
 BACKBONE_BYTES = 600
 """Memory for each pixel of an image while its features are computed: what the largest backbone needs."""
 
-OTHER_BYTES = 8 * 2**20
+OTHER_BYTES = 13 * 2**20
 """What libraries and threads need for themselves."""
 
 VOTE_COPIES = 5
@@ -161,8 +161,14 @@ class MatchingHead(nn.Module):
         """
         filtered = filtered and self.config.mutual_filter
         with torch.autocast(source.levels[0].device.type, enabled=False):
-            scores = self.vote_over_scales(self.correlate(source, target))
-            return self._refine(scores, source.size, target.size, chunk_bytes, filtered)
+            # No name for the votes here: they are gone as soon as the finer grid is made.
+            return self._refine(
+                self.vote_over_scales(self.correlate(source, target)),
+                source.size,
+                target.size,
+                chunk_bytes,
+                filtered,
+            )
 
     def match_with_scales(
         self, source: Pyramid, target: Pyramid, chunk_bytes: int = CHUNK_BYTES
@@ -180,6 +186,7 @@ class MatchingHead(nn.Module):
             votes = self.first(self.correlate(source, target))
             winners = votes.amax(1).flatten(1, 2).argmax(1)
             scores = self._activate(votes.amax((2, 3)))
+            del votes  # the largest of all: gone before the finer grid is made
             refined = self._refine(scores, source.size, target.size, chunk_bytes, self.config.mutual_filter)
             return refined, winners
 

@@ -1,4 +1,4 @@
-"""From a correlation to positions: kernel soft-argmax, keypoint transfer, dense flow, confidence.
+"""From a correlation to positions: kernel soft-argmax, keypoint transfer, dense flow.
 
 All points are normalised (see :mod:`chmnet.geometry`); a *position map* holds, for every point of the source
 grid, where it lies in the target. Nothing here ever returns NaN for finite scores, whatever the keypoints.
@@ -12,20 +12,13 @@ from torch import Tensor
 
 from chmnet.config import TransferConfig
 from chmnet.geometry import Size, grid_axis, grid_points, normalised_to_grid
-from chmnet.ops.correlation import CHUNK_BYTES, exchange
+from chmnet.ops.correlation import CHUNK_BYTES
 
 REFERENCE_GRID = 30
 """Side of the grid for which the paper gives σ and τ."""
 
 _FAR = 100.0
 """Points beyond this are moved here: far outside every grid, and safe to square."""
-
-CYCLE_SIGMA = 1.5
-"""Cells by which there-and-back may miss before confidence falls to exp(−1/2)."""
-
-
-BORDER_DOUBT = 0.6
-"""What a match at the very border loses of its confidence."""
 
 
 def soft_argmax(
@@ -42,11 +35,15 @@ def soft_argmax(
         [-1.0, 1.0]
     """
     scores = correlation[:, 0]
-    if not (torch.is_grad_enabled() and scores.requires_grad):  # a few rows at a time: copies stay small
-        row_bytes = 4 * scores[:, :1].numel() * max(4, scores.element_size())
-        pieces = scores.split(max(1, CHUNK_BYTES // max(1, row_bytes)), dim=1)
-        return torch.cat([_expected_positions(piece, config) for piece in pieces], dim=1)
-    return _expected_positions(scores, config)
+    if torch.is_grad_enabled() and scores.requires_grad:
+        return _expected_positions(scores, config)
+    return torch.cat([_expected_positions(piece, config) for piece in row_pieces(scores)], dim=1)
+
+
+def row_pieces(scores: Float[Tensor, "b hs ws ht wt"]) -> tuple[Tensor, ...]:
+    """A few rows of the source at a time, so that copies of them stay small."""
+    row_bytes = 4 * scores[:, :1].numel() * max(4, scores.element_size())
+    return scores.split(max(1, CHUNK_BYTES // max(1, row_bytes)), dim=1)
 
 
 def _expected_positions(
@@ -141,10 +138,10 @@ def dense_flow(positions: Float[Tensor, "b hs ws 2"], size: Size) -> Float[Tenso
         size: (height, width) of the wanted grid; positions are interpolated, corners aligned.
     """
     grid = grid_points(size, like=positions)
-    return _sample_positions(positions, grid.expand(len(positions), -1, -1, -1)) - grid
+    return sample_positions(positions, grid.expand(len(positions), -1, -1, -1)) - grid
 
 
-def _sample_positions(
+def sample_positions(
     positions: Float[Tensor, "b hs ws 2"], at: Float[Tensor, "b h w 2"]
 ) -> Float[Tensor, "b h w 2"]:
     """Read a position map bilinearly; ``grid_sample`` has our convention: −1 … 1 from first to last grid point."""
@@ -172,50 +169,3 @@ def nearest_cell(points: Float[Tensor, "b n 2"], size: Size) -> Int64[Tensor, "b
     height, width = size
     x, y = normalised_to_grid(points.double(), size).unbind(-1)
     return y.round().long().clamp(0, height - 1) * width + x.round().long().clamp(0, width - 1)
-
-
-def match_confidence(
-    correlation: Float[Tensor, "b 1 hs ws ht wt"],
-    config: TransferConfig = TransferConfig(),
-    positions: Float[Tensor, "b hs ws 2"] | None = None,
-    back: Float[Tensor, "b ht wt 2"] | None = None,
-) -> Float[Tensor, "b hs ws"]:
-    """How far each source position can be trusted, 0 … 1: does going there and back end where it began?
-
-    With d the distance in cells between a source position and the image of its image, the confidence is
-    ``exp(−d² / (2 · 1.5²))``: near 1 for matches that are each other's, near 0 for those that drift away.
-
-    Args:
-        correlation: score of every pair of grid positions.
-        config: how scores become positions.
-        positions: the position map of the correlation, where it is known already.
-        back: that of the exchanged correlation, from the target to the source, likewise.
-    """
-    there = soft_argmax(correlation, config) if positions is None else positions
-    back = soft_argmax(exchange(correlation), config) if back is None else back
-    size = (there.shape[1], there.shape[2])
-    start = grid_points(size, like=there)
-    miss = normalised_to_grid(_sample_positions(back, there), size) - normalised_to_grid(start, size)
-    return torch.exp(-miss.square().sum(-1) / (2 * CYCLE_SIGMA**2))
-
-
-def border_trust(positions: Float[Tensor, "b hs ws 2"], size: Size) -> Float[Tensor, "b hs ws"]:
-    """How far positions can be trusted for where they lie in the target: 0.4 at its border, 1 well inside.
-
-    A point whose match lies beyond the border ends at the border, which may answer that it came from there: going
-    there and back does not tell. With b the distance from the border in cells it is ``1 − 0.6 exp(−b² / 2)``.
-    Along a grid of one cell there is no inside, and its border does not count.
-
-    Args:
-        positions: position map from :func:`soft_argmax`.
-        size: (height, width) of the target grid.
-
-    Example:
-        >>> border_trust(torch.tensor([[[[-1.0, 0.0], [0.0, 0.0]]]]), (9, 9))[0, 0]
-        tensor([0.4000, 0.9998])
-    """
-    cells = normalised_to_grid(positions.float(), size)
-    last = cells.new_tensor([size[1] - 1, size[0] - 1])
-    inside = torch.minimum(cells, last - cells).clamp(min=0)
-    inside = torch.where(last > 0, inside, torch.inf).amin(-1)
-    return (1 - BORDER_DOUBT * torch.exp(-inside.square() / 2)).to(positions.dtype)

@@ -241,10 +241,9 @@ class Run:
             for number in range(config.accumulate)
         ]
         self.objective.train()
-        if not config.batch_statistics:
-            for part in self.objective.modules():
-                if isinstance(part, nn.BatchNorm2d):
-                    part.eval()
+        for part in self.objective.modules():  # what does not learn keeps its statistics too
+            if isinstance(part, nn.BatchNorm2d) and not (config.batch_statistics and part.weight.requires_grad):
+                part.eval()
         for parts in zip(*shares, strict=True):
             loss = self._step(parts)
             progress.step, progress.batch = progress.step + 1, progress.batch + 1

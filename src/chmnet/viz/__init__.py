@@ -1,7 +1,7 @@
 """Pictures of results: functions that take results and return pictures. No files, no models."""
 
 from chmnet.viz.cost import plot_cost
-from chmnet.viz.curves import plot_pck, plot_precision_recall
+from chmnet.viz.curves import plot_pck, plot_precision_recall, plot_reliability
 from chmnet.viz.errors import draw_errors
 from chmnet.viz.heat import draw_confidence, draw_heat
 from chmnet.viz.kernels import draw_kernel, draw_kernels
@@ -29,4 +29,5 @@ __all__ = [
     "plot_cost",
     "plot_pck",
     "plot_precision_recall",
+    "plot_reliability",
 ]

@@ -1,4 +1,4 @@
-"""Plots: PCK over α, precision over recall."""
+"""Plots: PCK over α, precision over recall, how often matches are right over their confidence."""
 
 from collections.abc import Mapping, Sequence
 
@@ -25,6 +25,16 @@ def plot_pck(curves: Mapping[str, Points]) -> Figure:
 def plot_precision_recall(curves: Mapping[str, Points]) -> Figure:
     """Precision over recall, points (recall, precision), a line for each name."""
     figure = _plot(curves, "recall", "precision")
+    figure.axes[0].set_xlim(0, 1)
+    figure.axes[0].set_ylim(0, 1)
+    return figure
+
+
+def plot_reliability(curves: Mapping[str, Points]) -> Figure:
+    """Share of right matches over their confidence, points (confidence, share), beside the line of a true word."""
+    figure = _plot({"as it should be": [(0.0, 0.0), (1.0, 1.0)], **curves}, "confidence", "share that is right")
+    for line in figure.axes[0].lines[1:]:
+        line.set_marker("o")
     figure.axes[0].set_xlim(0, 1)
     figure.axes[0].set_ylim(0, 1)
     return figure

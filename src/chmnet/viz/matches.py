@@ -5,13 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image
 
+from chmnet.config import CONFIDENT
 from chmnet.errors import InputError
 from chmnet.viz.canvas import Canvas
 from chmnet.viz.panels import Entry, add_legend, panels
 from chmnet.viz.style import INK, Sizes, colour, position_colours, sizes
-
-DOUBTFUL_BELOW = 0.5
-"""Matches of less confidence are drawn hollow."""
 
 SCALES_MARGIN = 3.4
 """Space around pictures for large circles and their numbers, in radii of a numbered point."""
@@ -24,7 +22,7 @@ def draw_matches(
     target_points: np.ndarray,
     side: int = 480,
     confidence: np.ndarray | None = None,
-    doubtful_below: float = DOUBTFUL_BELOW,
+    doubtful_below: float = CONFIDENT,
     labels: Sequence[str] | None = None,
 ) -> Image.Image:
     """Two pictures side by side, a numbered point and a line for each match.

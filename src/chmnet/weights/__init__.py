@@ -1,7 +1,7 @@
 """Weights: files of whole models, backbones, named models, and the authors' checkpoints."""
 
 from chmnet.weights.backbones import fetch, load_backbone_weights
-from chmnet.weights.files import load_model_file, save_model
+from chmnet.weights.files import load_model_file, save_calibrated, save_model
 from chmnet.weights.reference import convert_reference_checkpoint, head_from_reference, votes_from_reference
 from chmnet.weights.registry import DEFAULT_MODEL, MODELS, KnownModel, load_model
 
@@ -15,6 +15,7 @@ __all__ = [
     "load_backbone_weights",
     "load_model",
     "load_model_file",
+    "save_calibrated",
     "save_model",
     "votes_from_reference",
 ]

@@ -64,6 +64,10 @@ def save_model(
         tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith(_BACKBONES)}
     if half:
         tensors = {name: _halved(name, tensor) for name, tensor in tensors.items()}
+    _write(tensors, metadata, path, overwrite)
+
+
+def _write(tensors: dict[str, Tensor], metadata: dict[str, str], path: str | Path, overwrite: bool) -> None:
     with atomic_path(path, overwrite) as temporary:
         try:
             save_file(tensors, temporary, metadata)
@@ -93,19 +97,7 @@ def load_model_file(path: str | Path, backbone_weights: str | Path = "") -> CHMN
             configuration.
     """
     tensors, metadata = read_tensors(path)
-    if metadata.get("format") != FORMAT:
-        raise WeightsError(
-            f"{path} is not a chmnet model: its format is {metadata.get('format', 'not given')!r}, expected "
-            f"{FORMAT!r}; `chmnet convert` turns the authors' checkpoints into one"
-        )
-    if "config" not in metadata:
-        raise WeightsError(f"{path} holds no usable configuration: its metadata has no `config`")
-    try:
-        config = ModelConfig.from_dict(json.loads(metadata["config"]), where="its configuration")
-        with torch.device("meta"):  # shapes only: nothing is allocated before they are known to fit
-            model = CHMNet(config)
-    except (ValueError, RecursionError) as error:  # broken JSON, or a ConfigError
-        raise WeightsError(f"{path} holds no usable configuration: {error}") from None
+    model = _empty_model(path, metadata)
     origin = metadata.get("backbone_weights")
     if origin is None:
         if backbone_weights:
@@ -122,6 +114,23 @@ def load_model_file(path: str | Path, backbone_weights: str | Path = "") -> CHMN
                 buffer.zero_()
             load_backbone_weights(backbone, backbone_weights or origin)
     return model.eval()
+
+
+def _empty_model(path: str | Path, metadata: dict[str, str]) -> CHMNet:
+    """The network that a file's metadata describes, shapes only: nothing is allocated before tensors fit it."""
+    if metadata.get("format") != FORMAT:
+        raise WeightsError(
+            f"{path} is not a chmnet model: its format is {metadata.get('format', 'not given')!r}, expected "
+            f"{FORMAT!r}; `chmnet convert` turns the authors' checkpoints into one"
+        )
+    if "config" not in metadata:
+        raise WeightsError(f"{path} holds no usable configuration: its metadata has no `config`")
+    try:
+        config = ModelConfig.from_dict(json.loads(metadata["config"]), where="its configuration")
+        with torch.device("meta"):
+            return CHMNet(config)
+    except (ValueError, RecursionError) as error:  # broken JSON, or a ConfigError
+        raise WeightsError(f"{path} holds no usable configuration: {error}") from None
 
 
 def shrink_model_file(
@@ -141,6 +150,32 @@ def shrink_model_file(
                     "precision; keep it in the file"
                 )
     save_model(model, output, read_notes(path), overwrite, half, backbone_weights)
+
+
+def save_calibrated(
+    path: str | Path, calibration: tuple[float, ...], output: str | Path, origin: str, overwrite: bool = False
+) -> None:
+    """Write a model file again with another calibration of its confidence; nothing else changes.
+
+    Args:
+        path: a model file.
+        calibration: four numbers, see :class:`chmnet.config.TransferConfig`.
+        output: the file to write.
+        origin: what the calibration was fitted to, for people to read.
+        overwrite: whether an existing file may be replaced.
+
+    Raises:
+        WeightsError: the file cannot be used.
+    """
+    tensors, metadata = read_tensors(path)
+    config = _empty_model(path, metadata).config.replace(transfer={"calibration": calibration})
+    notes = {**read_notes(path), "calibration": origin}
+    _write(
+        tensors,
+        {**metadata, "config": json.dumps(config.to_dict()), "notes": json.dumps(notes)},
+        output,
+        overwrite,
+    )
 
 
 def _is_packaged(backbone: Backbone) -> bool:

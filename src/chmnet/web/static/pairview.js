@@ -277,8 +277,7 @@ export class PairView {
       this.moveProbe({ x: width * 0.3, y: height * 0.3 });
       return;
     }
-    const surest = this.pair.matches(300).filter((match) => match.confidence > 0.9);
-    if (!surest.length) return;
+    const surest = this.pair.matches(150);
     const stops = [0, 1, 2, 3, 4, 5].map((k) => surest[Math.floor((k + 0.5) * surest.length / 6)].source);
     const pair = this.pair;
     const begun = performance.now();

@@ -1,0 +1,287 @@
+"""Make the drawings of README.md and of docs: ``make docs``, or ``python docs/pictures.py FOLDER``.
+
+The photographs are those of ``examples``; everything is drawn with the models that come with the package.
+"""
+
+import sys
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import torch
+import torch.nn.functional as F
+from matplotlib.figure import Figure
+from PIL import Image
+
+from chmnet import Matcher, MatchResult, TransferConfig, load_model
+from chmnet.cli.app import app
+from chmnet.nn import HoughMatching
+from chmnet.nn.transfer import match_probabilities
+from chmnet.ops import conv_nd
+from chmnet.pictures import to_tensor
+from chmnet.viz import (
+    blend,
+    contact_sheet,
+    draw_confidence,
+    draw_heat,
+    draw_kernels,
+    draw_keypoints,
+    draw_matches,
+    draw_top_matches,
+    draw_warp,
+)
+from chmnet.viz.style import COLOURS
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+
+SHOWN = (
+    ("donkey.png", "zebra.png", [(7, 72), (20, 42), (85, 44), (178, 38), (70, 150), (165, 90), (110, 80)]),
+    (
+        "pairs/young-gnu.png",
+        "pairs/gnu.png",
+        [(13, 103), (40, 28), (140, 112), (150, 250), (275, 200), (285, 30), (200, 60)],
+    ),
+    (
+        "pairs/horse.png",
+        "pairs/cow.png",
+        [(192, 44), (184, 8), (138, 62), (122, 130), (18, 134), (12, 28), (75, 45)],
+    ),
+    (
+        "sedan.png",
+        "sportscar.png",
+        [(54, 48), (178, 48), (12, 40), (205, 36), (110, 45), (30, 22), (150, 25)],
+    ),
+)
+"""The pairs at the top of README.md, and points of the first picture of each."""
+
+WITHERS = np.array([85.0, 44.0])
+"""The point of the donkey whose votes are shown."""
+
+
+def main(folder: Path) -> None:
+    """Make all of them."""
+    matcher = Matcher()
+    donkey = matcher.match(EXAMPLES / "donkey.png", EXAMPLES / "zebra.png")
+    drawings = {
+        "matches.jpg": shown_pairs(matcher),
+        "warp.jpg": shown_warp(donkey),
+        "looks.jpg": looks(donkey),
+        "propagate.jpg": propagated(folder),
+        "kernels.png": kernels(),
+        "votes.jpg": votes(donkey),
+        "kernel-6d.png": kernel_over_scales(),
+        "sharing.png": sharing(),
+        "voting.png": voting_on_lines(),
+        "taps.png": taps(),
+        "soft-argmax.png": soft_argmax_on_a_line(),
+    }
+    for name, drawing in drawings.items():
+        if isinstance(drawing, Figure):
+            drawing.savefig(folder / name, dpi=110)
+        else:
+            drawing.save(folder / name, **({"quality": 88} if name.endswith("jpg") else {"optimize": True}))
+
+
+def shown_pairs(matcher: Matcher) -> Image.Image:
+    """The picture at the top of README.md."""
+    drawn = []
+    for source, target, points in SHOWN:
+        result = matcher.match(EXAMPLES / source, EXAMPLES / target)
+        found = result.transfer(points)
+        drawn.append(draw_matches(*both(result), found.source, found.target, 380, found.confidence))
+    return contact_sheet(drawn, columns=2, side=None)
+
+
+def shown_warp(result: MatchResult) -> Image.Image:
+    """Source, warp, target, and the last two together."""
+    source, target = both(result)
+    return draw_warp(source, result.warp(), target, side=300)
+
+
+def looks(result: MatchResult) -> Image.Image:
+    """The surest matches, one point, the confidence, the warp."""
+    source, target = both(result)
+    best = result.matches(top=300)
+    found = result.transfer(WITHERS)
+    drawn = [
+        draw_top_matches(source, target, best.source, best.target, side=300),
+        draw_heat(source, target, WITHERS, result.heat(WITHERS), found.target[0], side=300),
+        draw_confidence(source, result.confidence, side=300),
+        blend(result.warp(), target).resize((300, 225)),
+    ]
+    captions = [
+        "the 300 surest matches",
+        "where one point may lie",
+        "confidence of every part of the donkey",
+        "the donkey warped onto the zebra, and blended with it",
+    ]
+    return contact_sheet(drawn, captions, columns=2, side=None)
+
+
+def propagated(folder: Path) -> Image.Image:
+    """What ``chmnet propagate`` draws: keypoints of the donkey in five other pictures."""
+    sheet, output = folder / "propagate.png", folder / "propagate.json"
+    names = ("zebra.png", "pairs/gnu.png", "pairs/young-gnu.png", "pairs/dromedary.png", "pairs/camel.png")
+    targets = [str(EXAMPLES / name) for name in names]
+    command = ["propagate", str(EXAMPLES / "donkey.json"), *targets, "-o", str(output)]
+    app([*command, "--contact-sheet", str(sheet), "--overwrite"], standalone_mode=False)
+    with Image.open(sheet) as opened:
+        drawn = opened.convert("RGB")
+    sheet.unlink()
+    output.unlink()
+    return drawn
+
+
+def kernels() -> Image.Image:
+    """The two layers of the default model."""
+    head = load_model("chmnet-lite").head
+    titled = [("chmnet-lite, first vote", head.first), ("chmnet-lite, last vote", head.last)]
+    return draw_kernels([(title, vote.kernel()[0, 0].detach().numpy()) for title, vote in titled])
+
+
+def votes(result: MatchResult) -> Image.Image:
+    """The scores of one point of the donkey on the zebra: before any vote, after the first, after the last."""
+    source, target = both(result)
+    model = load_model("chmnet-lite")
+    with torch.inference_mode():
+        pyramids = [
+            model.head.pyramid(model.features(to_tensor(picture, model.config.image_size)))
+            for picture in (source, target)
+        ]
+        correlation = model.head.correlate(*pyramids)
+        first = model.head.vote_over_scales(correlation)[0, 0]
+        last = model.head.match(*pyramids)[0, 0]
+    maps = []
+    for scores in (correlation[0, 0, 0, 0], first, last):
+        shares = WITHERS / np.array(source.size)
+        row, column = (
+            round(share * (length - 1)) for share, length in zip(shares[::-1], scores.shape, strict=False)
+        )
+        maps.append(scores[row, column].numpy())
+    drawn = [draw_keypoints(source, WITHERS[None], side=300)]
+    drawn += [draw_confidence(target, one / one.max(), side=300, words="score, largest = 1") for one in maps]
+    captions = [
+        "a point of the donkey",
+        "correlation: what looks like it",
+        "after the first vote (15 × 15 cells)",
+        "after the last vote (30 × 30 cells)",
+    ]
+    return contact_sheet(drawn, captions, columns=4, side=None)
+
+
+def kernel_over_scales() -> Image.Image:
+    """A 6D kernel: the Hough prior's, which is written down and not learned."""
+    first = load_model("hough-prior", changes={"dimensions": "6d-4d"}).head.first
+    return draw_kernels([("hough-prior with three scales, first vote", first.kernel()[0, 0].detach().numpy())])
+
+
+def sharing() -> Image.Image:
+    """The three ways to share weights, with weights that only tell the groups apart."""
+    titled = []
+    for name, words in (("full", "none is shared"), ("psi", "offset and distances"), ("iso", "offset only")):
+        layer = HoughMatching(spatial=5, sharing=name)
+        count = layer.groups.number
+        shades = torch.from_numpy(np.random.default_rng(0).permutation(count) / count)
+        titled.append((f"{name}: {count} weights for 625 taps ({words})", shades[layer.groups.index].numpy()))
+    return draw_kernels(titled)
+
+
+def voting_on_lines() -> Figure:
+    """Hough voting where it can be seen whole: pictures of one dimension have a correlation of two."""
+    generator = torch.Generator().manual_seed(3)
+    length, moved = 24, 4
+    target = torch.randn(length, 12, generator=generator)
+    source = torch.randn(length, 12, generator=generator)
+    noise = torch.randn(length, 12, generator=generator)
+    source[: length - moved] = target[moved:] + 1.1 * noise[moved:]
+    scores = F.cosine_similarity(source[:, None], target[None], dim=-1).relu()
+    steps = torch.arange(-2, 3)
+    kernel = torch.exp(-((steps[:, None] - steps[None]) ** 2) / 0.5)
+    voted = conv_nd(scores[None, None], kernel[None, None] / kernel.sum())[0, 0]
+    figure = Figure(figsize=(11, 4.1), layout="constrained")
+    for axes, values, title in zip(
+        figure.subplots(1, 3, width_ratios=(3, 1.6, 3)),
+        (scores, kernel, voted),
+        ("correlation: how alike two cells look", "kernel: who votes", "after the vote"),
+        strict=True,
+    ):
+        axes.imshow(values.numpy(), cmap="viridis")
+        axes.set_title(title, fontsize=11)
+        side = len(values)
+        ticks = [0, side - 1] if side == length else range(side)
+        axes.set_xticks(ticks, [str(tick - 2) if side == 5 else str(tick + 1) for tick in ticks])
+        axes.set_yticks(ticks, [str(tick - 2) if side == 5 else str(tick + 1) for tick in ticks])
+        axes.set_xlabel("p′ − x′" if side == 5 else "cell of the target")
+        axes.set_ylabel("p − x" if side == 5 else "cell of the source")
+        if side == length:
+            ends = np.array([0, length - 1 - moved])
+            for shift in (-0.9, 0.9):
+                axes.plot(ends + moved + shift, ends - shift, color="white", linewidth=1, linestyle="--")
+            axes.set(xlim=(-0.5, length - 0.5), ylim=(length - 0.5, -0.5))
+    return figure
+
+
+def taps() -> Figure:
+    """What one weight of the kernel belongs to: a neighbour of the match, in both windows."""
+    cases = (
+        ("moves as the match does:\noffset 0", (1, -1), (1, -1)),
+        ("moves one cell further right:\noffset 1", (1, -1), (2, -1)),
+        ("moves quite differently:\noffset √13", (1, -1), (-2, 1)),
+    )
+    figure = Figure(figsize=(11, 2.8), layout="constrained")
+    for group, (title, near, far) in zip(figure.subfigures(1, 3), cases, strict=True):
+        group.suptitle(title, fontsize=11)
+        for axes, place, names, window in zip(
+            group.subplots(1, 2), (near, far), (("x", "p"), ("x′", "p′")), ("source", "target"), strict=True
+        ):
+            axes.set(xlim=(-2.5, 2.5), ylim=(2.5, -2.5), xticks=[], yticks=[], aspect="equal", title=window)
+            for line in np.arange(-1.5, 2):
+                axes.axhline(line, color="#cccccc", linewidth=0.8)
+                axes.axvline(line, color="#cccccc", linewidth=0.8)
+            axes.annotate("", place, (0, 0), arrowprops={"arrowstyle": "->", "color": "#555555", "shrinkB": 9})
+            for point, name, colour in (((0, 0), names[0], COLOURS[0]), (place, names[1], COLOURS[1])):
+                axes.plot(*point, "o", markersize=17, color=colour)
+                axes.text(*point, name, color="white", ha="center", va="center", fontsize=11)
+    return figure
+
+
+def soft_argmax_on_a_line() -> Figure:
+    """From scores to a position: the best cell, the mean of all, and the mean near the best."""
+    cells = np.arange(30)
+    scores = 6.0 * np.exp(-((cells - 8.4) ** 2) / 4) + 5.2 * np.exp(-((cells - 22) ** 2) / 6)
+    sigma = 5.0
+    tensor = torch.from_numpy(scores).view(1, 1, 1, 1, -1)
+    plain, near = (
+        match_probabilities(tensor, TransferConfig(gaussian_sigma=width)).flatten().numpy() for width in (0, sigma)
+    )
+    best = int(scores.argmax())
+    figure = Figure(figsize=(11, 4.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    left.bar(cells, scores, color="#cccccc", label="score C")
+    bell = np.exp(-((cells - best) ** 2) / (2 * sigma**2))
+    left.plot(cells, bell * scores.max(), color=COLOURS[4], label="Gaussian G around the best cell")
+    left.plot(cells, bell * scores, color=COLOURS[0], linestyle="--", label="G · C")
+    right.bar(cells - 0.2, plain, 0.4, color=COLOURS[1], label="softmax of C")
+    right.bar(cells + 0.2, near, 0.4, color=COLOURS[0], label="softmax of G · C")
+    for weights, colour, style, words in (
+        (plain, COLOURS[1], ":", "mean: soft-argmax"),
+        (near, COLOURS[0], "--", "mean: kernel soft-argmax"),
+    ):
+        right.axvline((weights * cells).sum(), color=colour, linestyle=style, label=words)
+    for axes in (left, right):
+        axes.set_xlabel("cell of the target")
+        axes.legend(frameon=False, fontsize=9)
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def both(result: MatchResult) -> tuple[Image.Image, Image.Image]:
+    """The two pictures of a result."""
+    assert result.source_picture is not None
+    assert result.target_picture is not None
+    return result.source_picture, result.target_picture
+
+
+if __name__ == "__main__":
+    matplotlib.use("agg")
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "docs/images"))

@@ -1,0 +1,249 @@
+"""What a confidence is worth."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from typer.testing import CliRunner, Result
+
+from chmnet.calibration import collect_evidence, fit_calibration, recalibrated, reliability
+from chmnet.cli.app import app
+from chmnet.config import BackboneConfig, ModelConfig, TransferConfig
+from chmnet.data.pairs import AnnotatedImage, Pair
+from chmnet.errors import ChmnetError, ConfigError, InputError, WeightsError
+from chmnet.nn import CHMNet, confidence_map, match_confidence, match_evidence, soft_argmax
+from chmnet.nn.confidence import border_trust, calibrated
+from chmnet.ops.correlation import exchange
+from chmnet.training.views import Texture
+from chmnet.weights import load_model, save_calibrated, save_model
+from chmnet.weights.files import read_notes
+from chmnet.weights.tensors import read_tensors
+from tests.data import trees
+
+
+def draw(generator: np.random.Generator, slopes: tuple[float, ...], count: int = 20000) -> tuple[np.ndarray, ...]:
+    evidence = generator.uniform(0, 2, (count, 3))
+    probability = calibrated(torch.from_numpy(evidence), slopes).numpy()
+    return evidence, probability, generator.uniform(size=count) < probability
+
+
+def test_the_numbers_that_made_the_data_are_found_again() -> None:
+    truth = (2.0, 1.5, 0.7, 0.4)
+    evidence, _, right = draw(np.random.default_rng(0), truth)
+    np.testing.assert_allclose(fit_calibration(evidence, right), truth, atol=0.15)
+
+
+def test_evidence_against_never_speaks_for_a_match() -> None:
+    evidence, _, right = draw(np.random.default_rng(0), (0.5, 1.0, -1.0, 0.0))
+    fitted = fit_calibration(evidence, right)
+    assert fitted[1] > 0.5
+    assert fitted[2] == 0
+    assert min(fitted[1:]) >= 0
+
+
+@pytest.mark.parametrize("right", [np.ones(60, bool), np.zeros(60, bool)], ids=["all right", "all wrong"])
+def test_nothing_to_tell_apart(right: np.ndarray) -> None:
+    with pytest.raises(InputError, match="needs right matches and wrong ones"):
+        fit_calibration(np.random.default_rng(0).uniform(size=(60, 3)), right)
+
+
+def test_true_probabilities_are_reliable_and_others_are_not() -> None:
+    _, probability, right = draw(np.random.default_rng(1), (2.0, 1.5, 0.7, 0.4))
+    good, poor = reliability(probability, right), reliability(probability**3, right)
+    assert good.error < 0.02
+    assert poor.error > 0.1
+    assert good.ranking == pytest.approx(poor.ranking)  # the order is the same
+    assert good.ranking > 0.7
+    assert sum(row[1] for row in good.rows) == len(right)
+
+
+def test_ranking_by_hand() -> None:
+    """Three of the four pairs of a right and a wrong match are in order, one is equal."""
+    found = reliability(np.array([0.9, 0.5, 0.5, 0.1]), np.array([True, True, False, False]))
+    assert found.ranking == pytest.approx(3.5 / 4)
+    assert reliability(np.array([0.2, 0.3]), np.array([True, True])).ranking == 0.5
+
+
+# ---------------------------------------------------------------- evidence and the map
+
+
+def maps(correlation: torch.Tensor, config: TransferConfig) -> tuple[torch.Tensor, torch.Tensor]:
+    return soft_argmax(correlation, config), soft_argmax(exchange(correlation), config)
+
+
+def test_nothing_speaks_against_the_identity() -> None:
+    identity = 1000 * torch.eye(36).view(1, 1, 6, 6, 6, 6)
+    config = TransferConfig()
+    torch.testing.assert_close(match_evidence(identity, config, *maps(identity, config)), torch.zeros(1, 6, 6, 3))
+
+
+def test_evidence_tells_what_is_wrong() -> None:
+    correlation = 1000 * torch.eye(49).view(1, 1, 7, 7, 7, 7)
+    correlation[0, 0, 1, 1] = 0  # one position without any preference
+    correlation[0, 0, 5, 5] = 0
+    correlation[0, 0, 5, 5, 0, 0] = 999  # one that goes far away, where another is answered
+    config = TransferConfig()
+    miss, spread, roughness = match_evidence(correlation, config, *maps(correlation, config))[0].unbind(-1)
+    assert spread[1, 1] == pytest.approx(1)
+    assert spread[3, 3] == pytest.approx(0, abs=1e-6)
+    assert miss[5, 5] == pytest.approx(np.log1p(np.hypot(5, 5)), rel=1e-3)
+    assert roughness[5, 5] > 1
+    assert roughness[5, 0] == pytest.approx(0, abs=1e-3)  # none of its neighbours moves
+
+
+def test_the_map_is_calibrated_where_the_configuration_says_so() -> None:
+    correlation = 20 * torch.rand(1, 1, 5, 6, 7, 4)
+    for config in (TransferConfig(), TransferConfig(calibration=(2.0, 1.0, 0.5, 0.5))):
+        there, back = maps(correlation, config)
+        if config.calibration:
+            trust = calibrated(match_evidence(correlation, config, there, back), config.calibration)
+        else:
+            trust = match_confidence(correlation, config)
+        found = confidence_map(correlation, config, there, back)
+        torch.testing.assert_close(found, trust * border_trust(there, (7, 4)))
+
+
+@pytest.mark.parametrize("calibration", [(1.0,), (1.0, 2.0, 3.0, float("nan")), (1.0, 2.0, 3.0, 1e9)])
+def test_calibrations_that_are_none(calibration: tuple[float, ...]) -> None:
+    with pytest.raises(ConfigError, match="calibration must be"):
+        TransferConfig(calibration=calibration)
+
+
+# ---------------------------------------------------------------- models
+
+
+@pytest.fixture(scope="module")
+def model() -> CHMNet:
+    torch.manual_seed(0)
+    return CHMNet(
+        ModelConfig(
+            backbone=BackboneConfig("efficientnet-lite0", ("blocks.4",)),
+            transfer=TransferConfig(temperature=1e-3),
+            matching="none",
+            dimensions="4d-4d",
+            channel_reduction=0,
+            image_size=(96, 96),
+        )
+    ).eval()
+
+
+def textures(folder: Path, count: int = 6) -> list[Pair]:
+    """Pairs of a texture and itself: half of the keypoints are put where they do not belong."""
+    generator, pairs = np.random.default_rng(0), []
+    for number in range(count):
+        path = folder / f"{number}.png"
+        Texture(seed=number).picture((96, 128)).save(path)
+        points = generator.uniform(10, 80, (12, 2))
+        truth = points + np.where(np.arange(12) % 2, 0, 60)[:, None]
+        pairs.append(Pair(str(number), "texture", AnnotatedImage(path, points), AnnotatedImage(path, truth)))
+    return pairs
+
+
+def test_evidence_is_collected_at_keypoints(tmp_path: Path, model: CHMNet) -> None:
+    found = collect_evidence(textures(tmp_path), model)
+    assert found.evidence.shape == (72, 3)
+    assert found.confidence.shape == found.right.shape == (72,)
+    assert found.right[1::2].mean() > 0.75  # what belongs together is found, mostly
+    assert not found.right[::2].any()
+
+
+def test_what_is_foretold_of_another_calibration_is_what_the_model_then_says(
+    tmp_path: Path, model: CHMNet
+) -> None:
+    """A sampler of one cell: else a mean of logistic functions is compared with the function of a mean."""
+    pairs, calibration = textures(tmp_path), (3.0, 1.0, 0.5, 0.5)
+    path, after = tmp_path / "model.safetensors", tmp_path / "calibrated.safetensors"
+    plain = CHMNet(model.config.replace(transfer={"sampler": "nearest"})).eval()
+    plain.load_state_dict(model.state_dict())
+    save_model(plain, path)
+    save_calibrated(path, calibration, after, "")
+    foretold = recalibrated(collect_evidence(pairs, plain), calibration)
+    found = collect_evidence(pairs, load_model(after))
+    assert found.border.min() < 0.9  # some lie where the border counts
+    np.testing.assert_allclose(foretold, found.confidence, atol=1e-4)
+
+
+def test_too_few_keypoints(tmp_path: Path, model: CHMNet) -> None:
+    with pytest.raises(InputError, match="the pairs have 12 keypoints; a calibration needs at least 50"):
+        collect_evidence(textures(tmp_path, count=1), model)
+
+
+def test_a_calibrated_file_differs_in_nothing_else(tmp_path: Path, model: CHMNet) -> None:
+    before, after = tmp_path / "before.safetensors", tmp_path / "after.safetensors"
+    save_model(model, before, {"licence": "none"}, half=True)
+    save_calibrated(before, (1.0, 2.0, 3.0, 4.0), after, "some pairs")
+    (old, old_metadata), (new, metadata) = read_tensors(before), read_tensors(after)
+    assert old.keys() == new.keys()
+    assert all(torch.equal(old[name], new[name]) for name in old)
+    assert load_model(after).config == load_model(before).config.replace(
+        transfer={"calibration": (1.0, 2.0, 3.0, 4.0)}
+    )
+    assert read_notes(after) == {"licence": "none", "calibration": "some pairs"}
+    assert old_metadata.keys() == metadata.keys()
+    with pytest.raises(InputError, match="exists already"):
+        save_calibrated(before, (1.0, 2.0, 3.0, 4.0), after, "some pairs")
+
+
+def test_a_file_that_is_no_model(tmp_path: Path) -> None:
+    (tmp_path / "no.safetensors").write_text("no")
+    with pytest.raises(WeightsError, match="not a whole safetensors file"):
+        save_calibrated(tmp_path / "no.safetensors", (1.0, 2.0, 3.0, 4.0), tmp_path / "out.safetensors", "")
+
+
+# ---------------------------------------------------------------- the command
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["calibrate", *map(str, arguments)])
+
+
+def test_the_command(tmp_path: Path, model: CHMNet) -> None:
+    root = trees.make_pf_willow(tmp_path)
+    path, names = root / trees.WILLOW_LIST, [f"PF-dataset/car(G)/Cars_00{number}a.png" for number in range(3)]
+    for number, name in enumerate(names):
+        Texture(seed=number % 2).picture((96, 128)).save(root / "PF-WILLOW" / name)
+    numbers = [str(20 + 6 * i) for _ in range(4) for i in range(10)]
+    rows = [",".join([names[a], names[b], *numbers]) for a, b in ((0, 1), (1, 2), (0, 2), (2, 0), (2, 1), (1, 0))]
+    path.write_text(path.read_text().splitlines()[0] + "\n" + "\n".join(rows) + "\n")
+    save_model(model, tmp_path / "model.safetensors")
+    output = tmp_path / "calibrated.safetensors"
+    data = ("--dataset", "pf-willow", "--root", root, "--split", "test")
+    result = run(tmp_path / "model.safetensors", *data, "-o", output)
+    assert result.exit_code == 0, result.output
+    assert "calibration error" in result.output
+    config = json.loads(read_tensors(output)[1]["config"])
+    assert len(config["transfer"]["calibration"]) == 4
+    measured = run(output, *data, "--plot", tmp_path / "reliability.png", "--json", tmp_path / "figures.json")
+    assert measured.exit_code == 0, measured.output
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    assert figures["pairs"] == 6
+    assert len(figures["calibration"]) == 4
+    assert 0 <= figures["now"]["error"] <= 1
+    with Image.open(tmp_path / "reliability.png") as picture:
+        assert picture.size == (750, 510)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["hough-prior", "-o", "out.safetensors"], "kept in a model file (.safetensors); 'hough-prior' is none"),
+        (["m.safetensors", "-o", "out.bin"], "kept in a model file (.safetensors); 'out.bin' is none"),
+        (["m.safetensors", "-o", "m.safetensors"], "m.safetensors is an input already"),
+        (["hough-prior", "--plot", "plot.bmp"], "a plot must end in .png, got 'plot.bmp'"),
+        (["hough-prior", "--plot", "no/plot.png"], "no such folder"),
+        (["wonder"], "there is no model 'wonder'"),
+        (["nearest-neighbour", "--dataset", "wonder"], "there is no data set 'wonder'"),
+        (["nearest-neighbour", "--split", "val"], "has no split 'val'"),
+    ],
+)
+def test_mistakes_write_nothing(
+    arguments: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run(*arguments[:1], "--dataset", "pf-willow", "--root", ".", "--split", "test", *arguments[1:])
+    assert isinstance(result.exception, ChmnetError)
+    assert words in str(result.exception)
+    assert list(tmp_path.iterdir()) == []

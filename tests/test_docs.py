@@ -1,0 +1,120 @@
+"""The documentation is true: its code runs, its commands parse, its links lead somewhere, its reference is new."""
+
+import itertools
+import re
+import runpy
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import matplotlib
+import pytest
+import typer
+
+import chmnet.viz
+from chmnet.cli.app import app
+from chmnet.cli.reference import commands, parameters, reference
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md", *ROOT.glob("docs/*.md")]
+RUN = ["README.md", "docs/quickstart.md", "docs/python.md"]
+"""Pages whose Python code runs from top to bottom."""
+
+OPTIONAL = {"serve"}
+"""Commands that an installation may lack."""
+
+
+def blocks(page: Path, language: str) -> Iterator[tuple[int, str]]:
+    """The code blocks of a page, and the line that each begins in."""
+    for found in re.finditer(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S):
+        yield page.read_text(encoding="utf-8")[: found.start(1)].count("\n") + 1, found[1]
+
+
+def command_lines() -> list[tuple[str, str]]:
+    lines = []
+    for page in PAGES:
+        for start, block in blocks(page, "sh"):
+            for number, line in enumerate(block.replace("\\\n", " ").splitlines()):
+                if line.startswith("chmnet "):
+                    lines.append((f"{page.name}:{start + number}", line))
+    return lines
+
+
+@pytest.mark.parametrize(("place", "line"), command_lines(), ids=[place for place, _ in command_lines()])
+def test_commands_parse(place: str, line: str) -> None:
+    words = shlex.split(re.sub(r"\[.*?\]", "", line.split(" | ")[0]), comments=True)[1:]
+    command = typer.main.get_command(app)
+    while hasattr(command, "commands"):
+        if words[0] in OPTIONAL and words[0] not in command.commands:
+            pytest.skip(f"there is no {words[0]} here")
+        command = command.commands[words.pop(0)]
+    command.make_context(command.name, words)  # raises for an unknown option, a missing argument, a wrong value
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_python_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for line, block in blocks(ROOT / name, "python"):
+        code = compile("\n" * (line - 1) + block, str(ROOT / name), "exec")  # errors name the line of the page
+        exec(code, names)
+
+
+def test_python_guide_has_every_public_name() -> None:
+    text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    for name in itertools.chain(chmnet.__all__, chmnet.viz.__all__):
+        assert re.search(rf"\b{name}\b", text), name
+    for name in vars(chmnet.MatchResult):
+        if not name.startswith("_"):
+            assert re.search(rf"\b{name}\b", text), name
+
+
+def test_reference_is_up_to_date() -> None:
+    assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == reference(), "run `make docs`"
+
+
+def test_reference_has_the_names_of_the_parser() -> None:
+    for name, function in commands(app):
+        command = typer.main.get_command(app)
+        for word in name.split()[1:]:
+            command = command.commands[word]
+        options = {option for one in command.params for option in one.opts if option.startswith("-")}
+        listed = {option for one in parameters(function) if one.is_option for option in one.names}
+        assert listed == options - {"--help"}, name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if "://" in link or Path(link).stem in OPTIONAL:
+            continue
+        file, _, anchor = link.partition("#")
+        target = page.parent / file if file else page
+        assert target.exists(), link
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.M)
+            slugs = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+            assert anchor in slugs, link
+
+
+@pytest.fixture(scope="module")
+def pictures() -> dict:
+    return runpy.run_path(str(ROOT / "docs" / "pictures.py"), run_name="pictures")
+
+
+@pytest.mark.parametrize("name", ["voting_on_lines", "taps", "soft_argmax_on_a_line"])
+def test_figures_are_drawn(pictures: dict, name: str, tmp_path: Path) -> None:
+    with matplotlib.rc_context({"backend": "agg"}):
+        pictures[name]().savefig(tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_all_pictures_are_drawn(pictures: dict, tmp_path: Path) -> None:
+    pictures["main"](tmp_path)
+    for path in tmp_path.iterdir():
+        assert (ROOT / "docs" / "images" / path.name).exists()
+    assert len(list(tmp_path.iterdir())) == 11
