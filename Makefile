@@ -3,13 +3,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 SETUP := .venv/.ready
 
-.PHONY: demo docs test test-slow test-native lint format benchmark clean help
+.PHONY: demo docs test test-slow test-web test-native lint format benchmark clean help
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo       match the shipped example pictures with the default model: demo/index.html"
 	@echo "make test       all ordinary tests, with lint and type checks before them"
 	@echo "make test-slow  the tests that take long or need the real data sets"
+	@echo "make test-web   the page in a real browser, its API under fuzzing and load (several minutes)"
 	@echo "make test-native    the compiled kernels under the sanitizers"
 	@echo "make lint       ruff and mypy only"
 	@echo "make docs       make the drawings and the command line's reference in docs anew"
@@ -21,7 +22,7 @@ help:
 $(SETUP): pyproject.toml constraints.txt $(wildcard native/*)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,train]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,train,web]"
 	touch $@
 
 demo: $(SETUP)
@@ -37,6 +38,12 @@ test: lint
 
 test-slow: $(SETUP)
 	$(BIN)/pytest -m slow
+
+# Debian's chromium, never a browser that playwright would download.
+test-web: $(SETUP)
+	command -v chromium > /dev/null || (apt-get update && apt-get install --yes chromium)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,train,web,test-web]"
+	$(BIN)/pytest -m slow tests/web
 
 test-native: $(SETUP)
 	$(BIN)/pytest -m slow tests/ops/test_sanitizers.py

@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "chmnet"
 # From the bottom up: a part may import those of the rows above its own, and itself.
 LAYERS: list[set[str]] = [
     {"errors"},
-    {"config", "geometry", "atomic", "journal"},
+    {"config", "geometry", "atomic", "journal", "picture_files"},
     {"ops", "pictures", "formats"},
     {"nn"},
     {"weights", "features", "warping", "result_file"},
@@ -25,7 +25,8 @@ LAYERS: list[set[str]] = [
     {"evaluation", "labelling", "calibration"},
     {"training", "propagation"},  # training validates with the evaluation
     {"experiments"},
-    {"cli", "web"},
+    {"web"},
+    {"cli"},
     {"__main__"},
 ]
 # Beside the tower: what each of these may import, and from which part upwards it may be imported.
@@ -125,7 +126,7 @@ def test_imports_point_one_way() -> None:
         ("chmnet.metrics", "from chmnet.nn import CHMNet"),
         ("chmnet.viz.matches", "from chmnet.weights import load_model"),
         ("chmnet.viz.matches", "from chmnet.nn.chmnet import CHMNet"),
-        ("chmnet.cli.match", "from chmnet.web import page"),
+        ("chmnet.web.app", "from chmnet.cli import main"),
         ("chmnet.surprise", "import math"),
     ],
 )
@@ -176,6 +177,12 @@ def test_help_loads_nothing_heavy() -> None:
     assert "Usage" in printed
     assert "chmnet.cli.app" in modules
     assert not HEAVY & modules.keys()
+
+
+def test_the_decoder_of_the_page_starts_without_torch() -> None:
+    modules, _ = loaded_modules("-c", "import chmnet.web.child")
+    assert {"PIL", "numpy"} <= modules.keys()
+    assert not (HEAVY - {"PIL", "numpy"}) & modules.keys()
 
 
 def test_control_heavy_modules_are_noticed() -> None:

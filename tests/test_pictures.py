@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from chmnet import pictures
+from chmnet import picture_files, pictures
 from chmnet.errors import InputError
 from chmnet.pictures import PictureLike, open_picture, to_picture, to_rgb, to_tensor
 
@@ -176,5 +176,5 @@ def test_truncated_pil_image_is_one_sentence(tmp_path: Path) -> None:
 def test_strips_together_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.random.default_rng(0).random((37, 11))
     whole = np.asarray(to_picture(values))
-    monkeypatch.setattr(pictures, "_STRIP_VALUES", 20)
+    monkeypatch.setattr(picture_files, "_STRIP_VALUES", 20)
     np.testing.assert_array_equal(np.asarray(to_picture(values)), whole)

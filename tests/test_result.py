@@ -109,6 +109,7 @@ def test_warp_has_the_frame_of_the_target(method: str) -> None:
     error = np.asarray(warped).astype(int) - np.asarray(result.source_picture)
     assert np.abs(error).mean() < 2
     assert identity().warp(method).size == (240, 300)
+    assert identity().warp(method, size=(30, 24)).size == (24, 30)
 
 
 def test_warp_of_another_picture_and_through_keypoints() -> None:
@@ -129,6 +130,8 @@ def test_warp_refuses() -> None:
         result.warp("flow", keypoints=result.matches(5))
     with pytest.raises(InputError, match="holds no pictures"):
         dataclasses.replace(result, source_picture=None).warp()
+    with pytest.raises(InputError, match="a size must be"):
+        result.warp(size=(0, 5))
     with pytest.raises(InputError, match="at least three matches"):
         result.warp("tps", keypoints=result.matches(2))
     with pytest.raises(InputError, match="in pairs, got 9 of the source and 8"):

@@ -13,6 +13,7 @@ then two float32 (x and y of the displacement) for every pixel, row by row.
 import struct
 import zipfile
 import zlib
+from io import BufferedIOBase
 from pathlib import Path
 from typing import NamedTuple
 
@@ -109,13 +110,18 @@ def read_flo(path: str | Path) -> Float32[np.ndarray, "h w 2"]:
 def write_npz(path: str | Path, dense: DenseFlow, overwrite: bool = False) -> None:
     """Write flow and confidence as NumPy's ``.npz``, compressed."""
     with atomic_path(path, overwrite) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(
-            file,
-            flow=dense.flow,
-            confidence=dense.confidence,
-            source_size=np.array(dense.source_size, dtype=np.int64),
-            target_size=np.array(dense.target_size, dtype=np.int64),
-        )
+        save_npz(file, dense)
+
+
+def save_npz(file: BufferedIOBase, dense: DenseFlow) -> None:
+    """As :func:`write_npz`, into a file that is open, or in memory."""
+    np.savez_compressed(
+        file,
+        flow=dense.flow,
+        confidence=dense.confidence,
+        source_size=np.array(dense.source_size, dtype=np.int64),
+        target_size=np.array(dense.target_size, dtype=np.int64),
+    )
 
 
 def read_npz(path: str | Path) -> DenseFlow:

@@ -11,6 +11,7 @@ from PIL import Image
 
 from chmnet.errors import InputError
 from chmnet.features import FeatureStore
+from chmnet.geometry import Size
 from chmnet.nn.chmnet import CHMNet, Pyramid
 from chmnet.nn.inference import for_inference
 from chmnet.ops.correlation import CHUNK_BYTES
@@ -101,6 +102,22 @@ class Matcher:
         return _Prepared(opened, store.pyramid(opened, branch, keep))
 
     def _compare(self, source: _Prepared, target: _Prepared, scales: bool = False) -> MatchResult:
+        sizes = [(each.picture.height, each.picture.width) for each in (source, target)]
+        result = self.match_pyramids(source.pyramid, target.pyramid, sizes[0], sizes[1], scales)
+        return replace(result, source_picture=source.picture, target_picture=target.picture)
+
+    def match_pyramids(
+        self, source: Pyramid, target: Pyramid, source_size: Size, target_size: Size, scales: bool = False
+    ) -> MatchResult:
+        """As :meth:`match`, for those who keep features themselves.
+
+        Args:
+            source: features of the source, from the network's ``head.pyramid``.
+            target: likewise.
+            source_size: (height, width) of the picture as a person sees it, in whose pixels points are.
+            target_size: likewise.
+            scales: see :meth:`match`.
+        """
         head, size = self.model.head, self.model.config.image_size
         chunk_bytes = CHUNK_BYTES
         if self.memory_mb is not None:
@@ -108,18 +125,16 @@ class Matcher:
         pairs = None
         with torch.inference_mode():
             if scales and head.over_scales:
-                correlation, pairs = head.match_with_scales(source.pyramid, target.pyramid, chunk_bytes)
+                correlation, pairs = head.match_with_scales(source, target, chunk_bytes)
             else:
-                correlation = head.match(source.pyramid, target.pyramid, chunk_bytes)
+                correlation = head.match(source, target, chunk_bytes)
         return MatchResult(
             correlation.cpu(),
-            (source.picture.height, source.picture.width),
-            (target.picture.height, target.picture.width),
+            source_size,
+            target_size,
             self.model.config.transfer,
-            source.picture,
-            target.picture,
-            None if pairs is None else pairs.cpu(),
-            tuple(head.scales),
+            scale_pairs=None if pairs is None else pairs.cpu(),
+            scales=tuple(head.scales),
         )
 
 

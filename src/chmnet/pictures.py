@@ -1,27 +1,21 @@
 """Pictures in: a file, PIL image, array or tensor becomes an upright RGB picture, or one sentence why not."""
 
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image
 from torch import Tensor
 
 from chmnet.errors import InputError
 from chmnet.geometry import Size
-
-MAX_PIXELS = 150_000_000
-"""Larger pictures are refused: decoding one would take more than a gigabyte."""
+from chmnet.picture_files import MAX_PIXELS, decoding, read_picture, scaled_to_bytes, to_rgb
 
 PictureLike = str | Path | Image.Image | np.ndarray | Tensor
 """What can be given as a picture; see :func:`to_picture`."""
 
-_STRIP_VALUES = 2**22
-"""Values that are converted at a time: what is in between stays small, however large the picture."""
+__all__ = ["MAX_PIXELS", "PictureLike", "open_picture", "read_picture", "to_picture", "to_rgb", "to_tensor"]
 
 
 def to_picture(picture: PictureLike) -> Image.Image:
@@ -49,7 +43,7 @@ def to_picture(picture: PictureLike) -> Image.Image:
     if isinstance(picture, Image.Image):
         if 0 in picture.size:  # Pillow can make such, and even resize them
             raise InputError(f"a picture must have at least one pixel, got {picture.width}×{picture.height}")
-        with _decoding("the picture"):
+        with decoding("the picture"):
             return to_rgb(picture)
     if isinstance(picture, Tensor):
         picture = _tensor_to_array(picture)
@@ -98,7 +92,7 @@ def _from_array(values: np.ndarray) -> Image.Image:
             f"an array must hold uint8, uint16, bool or floating-point values, got {values.dtype}; "
             "convert it, for example with .astype(np.uint8)"
         )
-    image = Image.fromarray(np.ascontiguousarray(_to_bytes(values, full)))
+    image = Image.fromarray(np.ascontiguousarray(scaled_to_bytes(values, full)))
     return to_rgb(image)
 
 
@@ -117,78 +111,7 @@ def open_picture(path: str | Path) -> Image.Image:
         raise InputError(f"{path} is a folder; name a picture file")
     if not path.is_file():
         raise InputError(f"there is no picture {path}")
-    with _decoding(path), Image.open(path) as image:
-        width, height = image.size
-        if width * height > MAX_PIXELS:
-            raise InputError(f"{path} has {width}×{height} pixels, more than can be read; make it smaller")
-        image.load()
-        return to_rgb(image)
-
-
-@contextmanager
-def _decoding(name: str | Path) -> Iterator[None]:
-    """Turn whatever a decoder raises into one sentence about ``name``."""
-    try:
-        with warnings.catch_warnings():
-            # Pillow warns of large pictures; we have a limit of our own.
-            warnings.simplefilter("ignore")
-            yield
-    except InputError:
-        raise
-    except UnidentifiedImageError:
-        raise InputError(f"{name} is not a picture in a format that can be read") from None
-    except Image.DecompressionBombError:
-        raise InputError(f"{name} has more than {MAX_PIXELS // 10**6} million pixels; make it smaller") from None
-    except Exception as error:  # decoders raise many kinds of errors on broken files
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InputError(f"{name} cannot be read as a picture: {reason}") from None
-
-
-def to_rgb(image: Image.Image) -> Image.Image:
-    """An upright RGB copy of any picture.
-
-    Example:
-        >>> to_rgb(Image.new("LA", (2, 1), (0, 0))).getpixel((0, 0))  # transparent black on white
-        (255, 255, 255)
-    """
-    if image.getexif().get(_ORIENTATION, 1) != 1:  # without it exif_transpose makes a copy, of a large picture too
-        image = ImageOps.exif_transpose(image)
-    if image.mode.startswith(("I", "F")):  # 16 or 32 bits a pixel: Pillow would cut off, not scale
-        values = np.asarray(image)
-        return Image.fromarray(_to_bytes(values, _full_scale(values))).convert("RGB")
-    if image.has_transparency_data:
-        image = image.convert("RGBA")
-        opaque = Image.new("RGB", image.size, "white")
-        opaque.paste(image, mask=image.getchannel("A"))
-        return opaque
-    return image.convert("RGB")
-
-
-_ORIENTATION = 0x0112
-"""EXIF tag: how the camera was held."""
-
-
-def _full_scale(values: np.ndarray) -> float:
-    """What counts as white in a picture of more than eight bits a pixel: 1, 255, 65535, or its largest value."""
-    largest = max((float(np.nan_to_num(strip).max()) for strip in _strips(values)), default=0.0)
-    return next(limit for limit in (1.0, 255.0, 65535.0, max(largest, 65535.0)) if largest <= limit)
-
-
-def _to_bytes(values: np.ndarray, full: float) -> np.ndarray:
-    """Values from 0 to ``full``, scaled to eight bits, rounded and clipped."""
-    if values.dtype == np.uint8 and full == 255:
-        return values
-    output = np.empty(values.shape, dtype=np.uint8)
-    for strip, rows in zip(_strips(values), _strips(output), strict=True):
-        scaled = np.nan_to_num(strip.astype(np.float64)) / full * 255
-        rows[...] = np.clip(np.round(scaled), 0, 255).astype(np.uint8)
-    return output
-
-
-def _strips(values: np.ndarray) -> Iterator[np.ndarray]:
-    """A few rows at a time."""
-    rows = max(1, _STRIP_VALUES * len(values) // max(1, values.size))
-    return (values[first : first + rows] for first in range(0, len(values), rows))
+    return read_picture(path, str(path), MAX_PIXELS)
 
 
 def to_tensor(picture: Image.Image, size: Size) -> Float[Tensor, "1 3 h w"]:

@@ -183,6 +183,7 @@ class MatchResult:
         method: str = "flow",
         picture: PictureLike | None = None,
         keypoints: Matches | None = None,
+        size: Size | None = None,
     ) -> Image.Image:
         """The source picture drawn in the frame of the target: every pixel of the target shows its match.
 
@@ -191,10 +192,11 @@ class MatchResult:
                 thin-plate spline through the confident matches, without those that do not go with the others.
             picture: what to draw in place of the source: a mask, a label map, another version of it.
             keypoints: matches that the thin-plate spline goes through, instead of the confident ones.
+            size: (height, width) of the drawing; default: the size of the target.
 
         Raises:
-            InputError: the method is unknown, there is no picture (after :meth:`load`), the target is too large,
-                or the matches do not determine a spline.
+            InputError: the method is unknown, there is no picture (after :meth:`load`), the matches do not
+                determine a spline, or the size is too small or too large.
         """
         if method not in ("flow", "tps"):
             raise InputError(f"method must be flow or tps, got {method!r}")
@@ -203,11 +205,12 @@ class MatchResult:
         drawn = self.source_picture if picture is None else to_picture(picture)
         if drawn is None:
             raise InputError("a result that was loaded holds no pictures; give the picture to warp")
+        size = _check_size(self.target_size if size is None else size)
         if method == "flow":
             positions = smooth_positions(self.back_positions.float(), self._back_confidences.float())
         else:
             positions = self._spline(keypoints)
-        return draw_warped(drawn, positions, _check_size(self.target_size))
+        return draw_warped(drawn, positions, size)
 
     def _spline(self, keypoints: Matches | None) -> Tensor:
         exact = keypoints is not None

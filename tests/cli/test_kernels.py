@@ -9,9 +9,9 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from chmnet.cli.app import app, main
-from chmnet.cli.kernels import CHANNELS_DRAWN, titled_kernels
 from chmnet.config import BackboneConfig, ModelConfig
 from chmnet.nn.chmnet import CHMNet
+from chmnet.nn.kernels import CHANNELS_DRAWN, titled_kernels
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from chmnet.cli import (
     match,
     models,
     propagate,
+    serve,
     train,
     warp,
 )
@@ -36,6 +37,7 @@ app.command("propagate")(propagate.propagate)
 app.command("evaluate")(evaluate.evaluate)
 app.command("benchmark")(benchmark.benchmark)
 app.command("train")(train.train)
+app.command("serve")(serve.serve)
 app.command("models")(models.models)
 app.command("calibrate")(calibrate.calibrate)
 app.command("kernels")(kernels.kernels)

@@ -1,0 +1,1 @@
+"""The page to play with, and the HTTP API behind it (``chmnet serve``)."""

@@ -1,0 +1,110 @@
+"""All that the page needs of one pair, in one small binary answer, so that the pointer needs no round trips.
+
+Layout, little-endian: the four bytes ``CHM1``, the length of the header (uint32), the header (JSON, padded with
+blanks so that what follows begins at a multiple of eight bytes), then the blocks that the header names with
+their offsets from the end of the header.
+"""
+
+import json
+import struct
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from chmnet.config import TransferConfig
+from chmnet.nn.transfer import match_probabilities
+from chmnet.result import MatchResult
+
+MAGIC = b"CHM1"
+
+LIKELIHOOD_STEP = 1 / 16
+"""Of a logarithm: 255 steps reach down to a millionth of a per cent of the most likely place."""
+
+
+def pack_result(result: MatchResult, **facts: Any) -> bytes:
+    """Pack positions and confidences exactly (float32), and the correlation coarsely (uint8).
+
+    Of the correlation the page needs only what it says about places: the probabilities that
+    :meth:`MatchResult.heat` is made of. The row of a source position holds their logarithms below the largest,
+    in steps of ``likelihood_step``: 255 is the most likely place, ``v`` is ``exp(step · (v − 255))`` times as
+    likely, 0 is never. With steps of 1/16 a heat map is true to 3 % of its largest value.
+
+    Args:
+        result: of one pair.
+        **facts: further entries of the header.
+
+    Example:
+        >>> import torch
+        >>> from chmnet.config import TransferConfig
+        >>> result = MatchResult(torch.eye(4).view(1, 1, 2, 2, 2, 2), (10, 10), (20, 20), TransferConfig())
+        >>> header, blocks = unpack(pack_result(result, model="example"))
+        >>> header["model"], blocks["likelihood"].tolist()[0]
+        ('example', [255, 239, 239, 239])
+    """
+    blocks = {
+        "positions": result.positions[0].float().numpy(),
+        "confidence": result.confidence,
+        "likelihood": np.concatenate([_coded(row, result.config) for row in result.correlation[0, 0]]),
+    }
+    header = {
+        "source_size": result.source_size,
+        "target_size": result.target_size,
+        "source_grid": tuple(result.correlation.shape[2:4]),
+        "target_grid": tuple(result.correlation.shape[4:6]),
+        "transfer": result.config.to_dict(),
+        "likelihood_step": LIKELIHOOD_STEP,
+        **facts,
+    }
+    return pack(header, blocks)
+
+
+def _coded(scores: Float[Tensor, "ws ht wt"], config: TransferConfig) -> UInt8[np.ndarray, "ws places"]:
+    """One row of source positions: how likely each place of the target is, in bytes."""
+    likely = match_probabilities(scores[None, None], config)[0, 0].flatten(1).double()
+    logarithms = (likely / likely.amax(1, keepdim=True)).log()  # −∞ becomes 0
+    return (255 + logarithms / LIKELIHOOD_STEP).round().clamp(0, 255).byte().numpy()
+
+
+def heat_of(blocks: dict[str, np.ndarray], weights: Float[np.ndarray, " positions"]) -> np.ndarray:
+    """The heat map that the page draws: what :meth:`MatchResult.heat` is, out of the coarse numbers.
+
+    Args:
+        blocks: from :func:`unpack`.
+        weights: how much each position of the source grid counts.
+    """
+    coded = blocks["likelihood"].astype(np.float64)
+    likely = np.where(coded > 0, np.exp(LIKELIHOOD_STEP * (coded - 255)), 0)
+    return np.asarray(weights @ (likely / likely.sum(axis=1, keepdims=True)))
+
+
+def pack(header: dict[str, Any], blocks: dict[str, np.ndarray]) -> bytes:
+    """Header and arrays as one string of bytes."""
+    places, offset = {}, 0
+    for name, values in blocks.items():
+        places[name] = {"dtype": values.dtype.name, "shape": values.shape, "offset": offset}
+        offset += _padded(values.nbytes)
+    text = json.dumps({**header, "blocks": places}).encode()
+    text = text.ljust(_padded(len(text) + 8) - 8)
+    pieces = [MAGIC, struct.pack("<I", len(text)), text]
+    for values in blocks.values():
+        raw = np.ascontiguousarray(values.astype(values.dtype.newbyteorder("<"), copy=False)).tobytes()
+        pieces.append(raw.ljust(_padded(len(raw)), b"\0"))
+    return b"".join(pieces)
+
+
+def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The inverse of :func:`pack`: what a script does with the answer."""
+    (length,) = struct.unpack("<I", data[4:8])
+    header = json.loads(data[8 : 8 + length])
+    blocks = {}
+    for name, place in header["blocks"].items():
+        count, start = int(np.prod(place["shape"])), 8 + length + place["offset"]
+        dtype = np.dtype(place["dtype"]).newbyteorder("<")
+        blocks[name] = np.frombuffer(data, dtype, count, start).reshape(place["shape"])
+    return header, blocks
+
+
+def _padded(length: int) -> int:
+    return -(-length // 8) * 8

@@ -1,0 +1,287 @@
+"""The HTTP API: each path is a few lines that check, ask the service and shape the answer."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import Path as InPath
+
+from chmnet import __version__
+from chmnet.result import Matches
+from chmnet.web import questions
+from chmnet.web.answers import ERRORS
+from chmnet.web.bodies import read_match_form
+from chmnet.web.child import FORMATS
+from chmnet.web.container import pack_result
+from chmnet.web.errors import WebError
+from chmnet.web.examples import example_pairs
+from chmnet.web.schemas import (
+    ExamplesAnswer,
+    MatchAnswer,
+    MatchRow,
+    ModelAnswer,
+    PictureAnswer,
+    StatusAnswer,
+)
+from chmnet.web.service import Pair, Service, Timed
+from chmnet.web.sessions import Session, StoredPicture
+from chmnet.web.shelf import DEFAULT_MODEL, Offer
+
+COOKIE = "chmnet-session"
+
+router = APIRouter(prefix="/api", responses=ERRORS)
+
+PictureId = Annotated[str, InPath(pattern="^[0-9a-f]{32}$", description="As POST /api/pictures gave it.")]
+ModelName = Annotated[str, Query(alias="model", max_length=200, description="A name from GET /api/models.")]
+
+
+def get_service(request: Request) -> Service:
+    """The server's state."""
+    service = request.app.state.service
+    assert isinstance(service, Service)
+    return service
+
+
+def find_session(request: Request) -> Session:
+    """The session of the request's cookie. Whoever has none, or an old one, has no pictures: nothing is kept."""
+    return get_service(request).sessions.find(request.cookies.get(COOKIE, ""))
+
+
+def open_session(request: Request, response: Response) -> Session:
+    """As :func:`find_session`, or a new one, whose cookie goes with the answer: for requests that leave something.
+
+    The server makes every token itself; one that it does not know is never taken over.
+    """
+    session = get_service(request).sessions.open(request.cookies.get(COOKIE, ""))
+    if request.cookies.get(COOKIE) != session.token:
+        response.set_cookie(COOKIE, session.token, httponly=True, samesite="strict", path="/")
+    return session
+
+
+TheService = Annotated[Service, Depends(get_service)]
+TheSession = Annotated[Session, Depends(find_session)]
+OpenSession = Annotated[Session, Depends(open_session)]
+
+
+def get_pair(
+    source: PictureId,
+    target: PictureId,
+    service: TheService,
+    session: TheSession,
+    model: ModelName = DEFAULT_MODEL,
+) -> Pair:
+    """The two pictures of a path, and the model."""
+    service.shelf.check(model)
+    return Pair(service.find_picture(session, source), service.find_picture(session, target), model)
+
+
+ThePair = Annotated[Pair, Depends(get_pair)]
+
+
+_BINARY: dict[int | str, dict[str, Any]] = {200: {"content": {"application/octet-stream": {}}}}
+_PNG: dict[int | str, dict[str, Any]] = {200: {"content": {"image/png": {}}}}
+Side = Annotated[int, Query(ge=16, le=2048, description="Largest side; what is smaller stays as it is.")]
+
+# ---------------------------------------------------------------- what there is
+
+
+@router.get("/status", summary="Version, limits, and how busy the server is")
+def status(service: TheService) -> StatusAnswer:
+    """Cheap; answers also when the server is busy."""
+    limits = service.settings.limits
+    return StatusAnswer(
+        version=__version__,
+        waiting=service.queue.waiting,
+        queue=limits.queue,
+        upload_bytes=limits.upload_bytes,
+        pixels=limits.pixels,
+        session_seconds=limits.session_seconds,
+        types=list(FORMATS.values()),
+    )
+
+
+@router.get("/models", summary="Models to choose from")
+def models(service: TheService) -> list[ModelAnswer]:
+    """The default one comes with chmnet; files come from `chmnet serve --model`."""
+    return [_model(name, offer) for name, offer in service.shelf.offers.items()]
+
+
+def _model(name: str, offer: Offer) -> ModelAnswer:
+    config = offer.config
+    votes = config is not None and config.matching == "hough"
+    return ModelAnswer(
+        name=name,
+        title=offer.title,
+        description=offer.description,
+        default=name == DEFAULT_MODEL,
+        dimensions=None if config is None else config.dimensions,
+        kernel=config.first_sharing if config is not None and votes else None,
+        scales=None if config is None else votes and config.dimensions == "6d-4d",
+    )
+
+
+@router.get(
+    "/models/{name}/kernel.png", summary="What a model's votes look like", response_class=Response, responses=_PNG
+)
+async def kernel(
+    name: Annotated[str, InPath(max_length=200, description="A name from GET /api/models.")],
+    request: Request,
+    service: TheService,
+) -> Response:
+    """As `chmnet kernels` draws them; models without votes have none (422)."""
+    return Response(await service.draw_kernels(name, request), media_type="image/png")
+
+
+@router.get("/examples", summary="Example pictures")
+def examples(service: TheService) -> ExamplesAnswer:
+    """Empty where chmnet is installed without its repository."""
+    pictures = [
+        _picture(example.picture, example.title, f"/api/examples/{key}")
+        for key, example in service.examples.items()
+    ]
+    return ExamplesAnswer(pictures=pictures, pairs=example_pairs(service.examples))
+
+
+@router.get("/examples/{picture}", summary="An example's file", response_class=Response)
+def example_file(picture: PictureId, service: TheService) -> Response:
+    """As it lies in the folder of examples."""
+    if picture not in service.examples:
+        raise WebError(404, "there is no such example", "GET /api/examples lists them")
+    stored = service.examples[picture].picture
+    return Response(stored.data, media_type=stored.media_type, headers={"Cache-Control": "private, max-age=3600"})
+
+
+# ---------------------------------------------------------------- pictures of a session
+
+_PICTURE_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {kind: {"schema": {"type": "string", "format": "binary"}} for kind in FORMATS.values()},
+    }
+}
+
+
+@router.post("/pictures", status_code=201, summary="Load a picture", openapi_extra=_PICTURE_BODY)
+async def add_picture(request: Request, service: TheService, session: OpenSession) -> PictureAnswer:
+    """The body is the file itself; its type is told from its content."""
+    with service.bodies.reading(request, service.settings.limits.upload_bytes) as body:
+        return _picture(await service.add_picture(session, await body.read(), request))
+
+
+@router.delete("/session", status_code=204, summary="Forget all pictures of this session")
+def forget(request: Request, service: TheService) -> None:
+    """Everything that was loaded or computed is dropped at once."""
+    service.sessions.end(request.cookies.get(COOKIE, ""))
+
+
+def _picture(picture: StoredPicture, title: str | None = None, url: str | None = None) -> PictureAnswer:
+    height, width = picture.size
+    return PictureAnswer(id=picture.id, width=width, height=height, title=title, url=url)
+
+
+# ---------------------------------------------------------------- pairs
+
+
+@router.get(
+    "/pairs/{source}/{target}", summary="A pair as the page needs it", response_class=Response, responses=_BINARY
+)
+async def pair(pair: ThePair, request: Request, service: TheService) -> Response:
+    """Positions, confidences and likely places in one binary answer; `docs/serve.md` describes it."""
+
+    def pack(found: Timed) -> bytes:
+        return pack_result(found.result, model=pair.model, milliseconds=_milliseconds(found))
+
+    return Response(await service.ask(pair, pack, request), media_type="application/octet-stream")
+
+
+@router.get("/pairs/{source}/{target}/matches", summary="The most trustworthy matches")
+async def matches(
+    pair: ThePair, request: Request, service: TheService, top: Annotated[int, Query(ge=1, le=5000)] = 300
+) -> MatchAnswer:
+    """The best first; with the winning scales, for models that vote over scales."""
+    return await service.ask(pair, lambda found: _answer(pair.model, found, found.result.matches(top)), request)
+
+
+@router.get("/pairs/{source}/{target}/flow.npz", summary="Dense flow", response_class=Response, responses=_BINARY)
+async def flow(pair: ThePair, request: Request, service: TheService, side: Side = 2048) -> Response:
+    """What `chmnet match --flow flow.npz` writes: `flow`, `confidence`, and both sizes.
+
+    `flow` is height × width × 2: displacements (x, y) in pixels of the pictures as they are. The map of a picture
+    larger than `side` is made to fit it.
+    """
+    file = await service.ask(pair, lambda found: questions.flow_file(found.result, side), request)
+    return Response(file, media_type="application/octet-stream")
+
+
+@router.get(
+    "/pairs/{source}/{target}/warp.png",
+    summary="Source in the frame of the target",
+    response_class=Response,
+    responses=_PNG,
+)
+async def warp(pair: ThePair, request: Request, service: TheService, side: Side = 1024) -> Response:
+    """The source picture drawn so that it lies over the target, as `chmnet warp` does."""
+
+    def draw(found: Timed) -> bytes:
+        return questions.warp_file(found.result, service.view(pair.source, side), side)
+
+    return Response(await service.ask(pair, draw, request), media_type="image/png")
+
+
+_MATCH_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["source", "target"],
+                    "properties": {
+                        "source": {"type": "string", "format": "binary"},
+                        "target": {"type": "string", "format": "binary"},
+                        "model": {"type": "string"},
+                        "points": {"type": "string", "description": "JSON: [[x, y], …] in pixels of the source"},
+                        "top": {"type": "integer", "minimum": 1, "maximum": 5000, "default": 300},
+                    },
+                }
+            }
+        },
+    }
+}
+
+
+@router.post("/match", summary="Match two picture files", openapi_extra=_MATCH_BODY)
+async def match(request: Request, service: TheService) -> MatchAnswer:
+    """For scripts: two files in, matches out, nothing kept. Without points: the most trustworthy matches."""
+    limits = service.settings.limits
+    with service.bodies.reading(request, 2 * limits.upload_bytes + limits.body_bytes) as body:
+        form = await read_match_form(body, DEFAULT_MODEL)
+        service.shelf.check(form.model)
+
+        def answer(found: Timed) -> MatchAnswer:
+            result = found.result
+            rows = result.matches(form.top) if form.points is None else result.transfer(form.points)
+            return _answer(form.model, found, rows)
+
+        with service.one_shot() as owner:
+            source = await service.read_picture(form.source, owner, request)
+            target = await service.read_picture(form.target, owner, request)
+            return await service.ask(Pair(source, target, form.model), answer, request)
+
+
+def _answer(model: str, found: Timed, matches: Matches) -> MatchAnswer:
+    result = found.result
+    scales = (
+        [None] * len(matches.source) if result.scale_pairs is None else result.winning_scales(matches).tolist()
+    )
+    rows = zip(matches.source.tolist(), matches.target.tolist(), matches.confidence.tolist(), scales, strict=True)
+    return MatchAnswer(
+        model=model,
+        source_size=result.source_size,
+        target_size=result.target_size,
+        milliseconds=_milliseconds(found),
+        matches=[MatchRow(source=a, target=b, confidence=c, scales=pair) for a, b, c, pair in rows],
+    )
+
+
+def _milliseconds(found: Timed) -> float | None:
+    return None if found.seconds is None else round(1000 * found.seconds, 3)

@@ -1,0 +1,122 @@
+"""Runs the application: one process, one loop, an end that leaves nobody waiting."""
+
+import os
+import signal
+import socket
+import sys
+import threading
+import webbrowser
+from types import FrameType
+
+import typer
+import uvicorn
+
+from chmnet.errors import InputError
+from chmnet.web.app import create_app
+from chmnet.web.protocol import PatientProtocol
+from chmnet.web.security import is_loopback
+from chmnet.web.service import Service
+from chmnet.web.settings import Settings
+
+STOP_SECONDS = 2
+"""After this, what is still being answered is cut off."""
+
+
+class Server(uvicorn.Server):
+    """Tells those who wait that the server stops, as soon as it is asked to."""
+
+    def __init__(self, config: uvicorn.Config, service: Service, browser: bool) -> None:
+        super().__init__(config)
+        self.service = service
+        self.browser = browser
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Say where the page is, once it answers."""
+        await super().startup(sockets)
+        announce(self.service.settings.host, sockets[0].getsockname()[1] if sockets else 0, self.browser)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """What a signal does: an end without a word of error; the second Ctrl-C does not wait for anybody."""
+        self.service.stop()
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
+
+
+def announce(host: str, port: int, browser: bool) -> None:
+    """Tell the person where the page is, and open it."""
+    address = page_address(host, port)
+    typer.echo(f"chmnet: open {address} (Ctrl-C ends it)")
+    if not is_loopback(host):
+        typer.echo("chmnet: other machines can reach this server; it has no password", err=True)
+    if browser and has_display():
+        threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+
+def page_address(host: str, port: int) -> str:
+    """Where a person on this machine finds the page.
+
+    Example:
+        >>> page_address("127.0.0.1", 8000), page_address("::", 80)
+        ('http://127.0.0.1:8000/', 'http://[::1]:80/')
+    """
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+
+
+def has_display() -> bool:
+    """Whether a browser would have a window: without one, some would take over the terminal."""
+    return sys.platform in ("darwin", "win32") or bool(
+        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    )
+
+
+def run(settings: Settings, port: int, browser: bool = False) -> None:
+    """Serve until a signal comes.
+
+    Args:
+        settings: limits, examples and models.
+        port: to listen on; 0: any free one.
+        browser: whether to open the page.
+
+    Raises:
+        InputError: the address cannot be listened on.
+    """
+    listener = listen(settings.host, port)
+    app = create_app(settings)
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=STOP_SECONDS,
+        timeout_keep_alive=30,
+        limit_concurrency=settings.limits.connections,
+        http=PatientProtocol,
+        ws="none",
+        proxy_headers=False,  # nobody stands in between whose word on addresses would count
+    )
+    Server(config, app.state.service, browser).run(sockets=[listener])
+    typer.echo("chmnet: stopped")
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens, or a sentence why not.
+
+    Raises:
+        InputError: the address is taken, or none of this machine's.
+    """
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+        except OSError:
+            listener.close()
+            raise
+    except (OSError, UnicodeError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(
+            f"cannot listen on {host}, port {port}: {reason}; choose another --port or --host"
+        ) from None
+    return listener

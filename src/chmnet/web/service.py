@@ -1,0 +1,226 @@
+"""What the server does, without HTTP: keeps pictures, matches pairs, answers questions about them."""
+
+import logging
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple, TypeVar
+
+import torch
+from PIL import Image
+from starlette.requests import Request
+
+from chmnet.matcher import Matcher
+from chmnet.nn.chmnet import Pyramid
+from chmnet.pictures import to_tensor
+from chmnet.result import MatchResult
+from chmnet.web.bodies import Bodies
+from chmnet.web.child import media_type
+from chmnet.web.decoder import Decoder
+from chmnet.web.errors import WebError
+from chmnet.web.examples import load_examples
+from chmnet.web.sessions import PUBLIC, OwnedCache, Session, Sessions, StoredPicture, content_id
+from chmnet.web.settings import Settings
+from chmnet.web.shelf import DEFAULT_MODEL, ModelShelf, offers
+from chmnet.web.work import WorkQueue
+from chmnet.weights import MODELS
+
+logger = logging.getLogger(__name__)
+Answer = TypeVar("Answer")
+
+
+class Pair(NamedTuple):
+    """Which pictures are matched with which model."""
+
+    source: StoredPicture
+    target: StoredPicture
+    model: str
+
+    @property
+    def owner(self) -> str:
+        """The session that what is computed belongs to."""
+        return self.source.owner or self.target.owner
+
+
+class Timed(NamedTuple):
+    """A result and the seconds that the network took for it; ``None``: it was known."""
+
+    result: MatchResult
+    seconds: float | None
+
+
+class Service:
+    """One server's state: sessions, caches, models, and the threads that work.
+
+    Args:
+        settings: limits, examples, model files.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        limits = settings.limits
+        self.settings = settings
+        self._to_tell: list[Callable[[str], None]] = []
+        self.shelf = ModelShelf(offers(settings.models), limits.loaded_models)
+        self.queue = WorkQueue("matching", limits.queue)
+        self.decoding = WorkQueue("decoding", limits.queue)
+        self.decoder = Decoder(limits.decode_seconds, limits.pixels)
+        self.features: OwnedCache[Pyramid] = OwnedCache(limits.feature_bytes, _pyramid_bytes)
+        self._one_shot: set[str] = set()
+        self.results: OwnedCache[MatchResult] = OwnedCache(limits.result_bytes, _result_bytes)
+        self.bodies = Bodies(limits)
+        self.sessions = Sessions(limits, self.forget)
+        self.examples = load_examples(settings.examples, MODELS[DEFAULT_MODEL].config.image_size, limits)
+
+    @contextmanager
+    def one_shot(self) -> Iterator[str]:
+        """An owner for as long as one request: nothing of it is kept."""
+        owner = f"request-{secrets.token_hex(16)}"
+        self._one_shot.add(owner)
+        try:
+            yield owner
+        finally:
+            self._one_shot.discard(owner)
+            self.forget(owner)
+
+    def forget(self, token: str) -> None:
+        """Drop all that was computed for one owner."""
+        self.features.drop(token)
+        self.results.drop(token)
+        for tell in self._to_tell:
+            tell(token)
+
+    def on_forget(self, tell: Callable[[str], None]) -> None:
+        """Have a function told whenever an owner's things are dropped."""
+        self._to_tell.append(tell)
+
+    def start(self) -> None:
+        """Make the first request as fast as the others: start the decoder, load the default model."""
+        self.decoder.start()
+        self.shelf.take(DEFAULT_MODEL)
+
+    def stop(self) -> None:
+        """Take no more work. Safe inside a signal handler."""
+        self.queue.stop()
+        self.decoding.stop()
+
+    def close(self) -> None:
+        """End threads and child."""
+        self.queue.close()
+        self.decoding.close()
+        self.decoder.close()
+
+    # ------------------------------------------------------------ pictures
+
+    async def add_picture(self, session: Session, data: bytes, request: Request) -> StoredPicture:
+        """Check and keep a picture file for a session.
+
+        Raises:
+            WebError: it is not a picture, too large, or there is no room.
+        """
+        key = content_id(data)
+        if key in session.pictures:
+            return session.pictures[key]
+        if key in self.examples:
+            return self.examples[key].picture
+        kind = media_type(data)
+        if kind is None:
+            raise WebError(415, "this is not a picture of an accepted type", "use PNG, JPEG, WebP, GIF or BMP")
+        self.sessions.check_room(session, len(data))
+        picture = await self.read_picture(data, session.token, request)
+        self.sessions.check_room(session, picture.bytes())  # others may have come in the meantime
+        session.pictures[key] = picture
+        return picture
+
+    async def read_picture(self, data: bytes, owner: str, request: Request) -> StoredPicture:
+        """Decode a picture file without keeping it."""
+        size = MODELS[DEFAULT_MODEL].config.image_size
+        decoded = await self.decoding.run(lambda: self.decoder.decode(data, size), request)
+        kind = media_type(data) or ""
+        return StoredPicture(content_id(data), data, kind, decoded.size, decoded.picture, owner)
+
+    def find_picture(self, session: Session, key: str) -> StoredPicture:
+        """A picture of this session, or an example.
+
+        Raises:
+            WebError: there is none.
+        """
+        if key in session.pictures:
+            return session.pictures[key]
+        if key in self.examples:
+            return self.examples[key].picture
+        raise WebError(404, "this session has no such picture (any more)", "load the picture again")
+
+    def view(self, picture: StoredPicture, side: int) -> Image.Image:
+        """A picture's pixels within a square; for the worker thread."""
+        return self.decoder.decode(picture.data, side=side).picture
+
+    # ------------------------------------------------------------ pairs
+
+    async def ask(self, pair: Pair, question: Callable[[Timed], Answer], request: Request) -> Answer:
+        """Answer a question about a pair on the worker thread."""
+        self.shelf.check(pair.model)
+        return await self.queue.run(lambda: question(self.match_now(pair)), request)
+
+    async def draw_kernels(self, model: str, request: Request) -> bytes:
+        """What a model's votes look like, as PNG.
+
+        Raises:
+            InputError: the model has no votes.
+        """
+        self.shelf.check(model)
+        return await self.queue.run(lambda: self.shelf.draw_kernels(model), request)
+
+    def match_now(self, pair: Pair) -> Timed:
+        """Match on this thread, which must be the worker's."""
+        known = self.results.get(pair.owner, _key(pair))
+        if known is not None:
+            return Timed(known, None)
+        started = time.perf_counter()
+        matcher = self.shelf.take(pair.model)
+        with torch.inference_mode():
+            source = self._pyramid(matcher, pair.source, pair.model, "source")
+            target = self._pyramid(matcher, pair.target, pair.model, "target")
+        result = matcher.match_pyramids(source, target, pair.source.size, pair.target.size, scales=True)
+        _ = result.confidence  # also positions: computed here, not by the thread that answers
+        self.results.put(pair.owner, _key(pair), result)
+        self._drop_what_nobody_waits_for(pair)
+        seconds = time.perf_counter() - started
+        logger.info("matched a pair with %s in %.0f ms", pair.model, 1000 * seconds)
+        return Timed(result, seconds)
+
+    def _drop_what_nobody_waits_for(self, pair: Pair) -> None:
+        """A session may end while its pair is computed: what came after it was forgotten goes at once."""
+        for owner in {pair.source.owner, pair.target.owner, pair.owner}:
+            if owner != PUBLIC and owner not in self.sessions and owner not in self._one_shot:
+                self.features.drop(owner)
+                self.results.drop(owner)
+
+    def _pyramid(self, matcher: Matcher, picture: StoredPicture, model: str, branch: str) -> Pyramid:
+        """A picture's features, computed once for each model (and branch, where the two differ)."""
+        branch = branch if matcher.model.target_backbone is not None else "source"
+        known = self.features.get(picture.owner, (picture.id, model, branch))
+        if known is not None:
+            return known
+        size = matcher.model.config.image_size
+        pixels = picture.small
+        if (pixels.height, pixels.width) != size:
+            pixels = self.decoder.decode(picture.data, size).picture
+        image = to_tensor(pixels, size).to(next(matcher.model.parameters()))
+        pyramid = matcher.model.head.pyramid(matcher.model.features(image, branch))
+        self.features.put(picture.owner, (picture.id, model, branch), pyramid)
+        return pyramid
+
+
+def _key(pair: Pair) -> tuple[str, str, str]:
+    return pair.source.id, pair.target.id, pair.model
+
+
+def _pyramid_bytes(pyramid: Pyramid) -> int:
+    return sum(level.numel() * level.element_size() for level in pyramid.levels)
+
+
+def _result_bytes(result: MatchResult) -> int:
+    tensors = [result.correlation, result.positions]
+    tensors += [] if result.scale_pairs is None else [result.scale_pairs]
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)

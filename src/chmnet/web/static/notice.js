@@ -1,0 +1,23 @@
+// One place for messages to the person.
+
+const box = document.getElementById("notice");
+box.querySelector("button").addEventListener("click", hideNotice);
+
+export function tell(message) {
+  box.querySelector("p").textContent = message;
+  box.hidden = false;
+}
+
+export function hideNotice() { box.hidden = true; }
+
+/** Run what a person asked for; what goes wrong is told, never thrown away. */
+export async function attempt(work) {
+  try {
+    return await work();
+  } catch (error) {
+    if (error.name !== "AbortError") tell(error.message || String(error));
+    return undefined;
+  }
+}
+
+export function announce(text) { document.getElementById("live").textContent = text; }

@@ -1,0 +1,358 @@
+"""The HTTP API, against the library's own answers."""
+
+import io
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from fastapi.testclient import TestClient
+from PIL import Image
+
+import chmnet
+from chmnet.formats import read_npz
+from chmnet.geometry import pixels_to_normalised
+from chmnet.matcher import Matcher, MatchResult
+from chmnet.nn.kernels import titled_kernels
+from chmnet.nn.transfer import sampler_weights
+from chmnet.propagation.document import doubtful_keypoints
+from chmnet.propagation.records import Moved
+from chmnet.propagation.vote import join_votes
+from chmnet.viz import draw_kernels
+from chmnet.web.container import heat_of, unpack
+from chmnet.weights import load_model
+
+from .conftest import DONKEY, EXAMPLES, ZEBRA, assert_refused, load, picture_file
+
+POINTS = [[7.0, 72.0], [85.0, 44.0], [178.25, 38.5]]
+NOBODY = "0" * 32
+
+
+@pytest.fixture(scope="module")
+def result() -> MatchResult:
+    return chmnet.match(DONKEY, ZEBRA)
+
+
+@pytest.fixture
+def pair(client: TestClient) -> str:
+    return f"/api/pairs/{load(client, DONKEY.read_bytes())}/{load(client, ZEBRA.read_bytes())}"
+
+
+def test_page_and_its_files(client: TestClient) -> None:
+    page = client.get("/")
+    assert page.status_code == 200
+    assert 'src="/static/main.js"' in page.text
+    for file in ("main.js", "style.css", "icon.svg"):
+        assert client.get(f"/static/{file}").status_code == 200
+    assert "apipage.js" in client.get("/api").text
+
+
+def test_the_page_holds_no_inline_script_or_style_and_names_no_other_host() -> None:
+    folder = EXAMPLES.parent / "src" / "chmnet" / "web" / "static"
+    for file in folder.iterdir():
+        text = file.read_text("utf-8")
+        assert "http://" not in text.replace("http://www.w3.org/2000/svg", ""), file
+        assert "https://" not in text, file
+        if file.suffix == ".html":
+            assert "<style" not in text
+            assert " style=" not in text
+            assert " on" not in text.replace(" one", "").replace(" only", "").replace(" on ", "")
+            assert text.count("<script") == text.count('<script type="module" src="/static/')
+
+
+def test_status_and_models(client: TestClient) -> None:
+    status = client.get("/api/status").json()
+    assert status["version"] == chmnet.__version__
+    assert "image/png" in status["types"]
+    models = {model["name"]: model for model in client.get("/api/models").json()}
+    assert models["chmnet-lite"]["default"]
+    assert models["hough-prior-iso"]["kernel"] == "iso"
+    assert models["hough-prior-6d"]["scales"]
+    assert models["nearest-neighbour"]["kernel"] is None
+
+
+def test_examples(client: TestClient) -> None:
+    examples = client.get("/api/examples").json()
+    titles = {picture["id"]: picture["title"] for picture in examples["pictures"]}
+    assert next((titles[a], titles[b]) for a, b in examples["pairs"]) == ("donkey", "zebra")
+    url = next(picture["url"] for picture in examples["pictures"] if picture["title"] == "donkey")
+    file = client.get(url)
+    assert file.content == DONKEY.read_bytes()
+    assert file.headers["content-type"] == "image/png"
+    assert_refused(client.get(f"/api/examples/{NOBODY}"), 404, "no such example")
+
+
+def test_match_two_files_equals_the_library(client: TestClient, result: MatchResult) -> None:
+    files = {"source": DONKEY.read_bytes(), "target": ZEBRA.read_bytes()}
+    answer = client.post("/api/match", files=files, data={"points": json.dumps(POINTS)})
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    expected = result.transfer(POINTS)
+    np.testing.assert_allclose([row["target"] for row in found["matches"]], expected.target, atol=0.01)
+    np.testing.assert_allclose([row["confidence"] for row in found["matches"]], expected.confidence, atol=1e-3)
+    assert found["source_size"] == [161, 200]
+    best = client.post("/api/match", files=files, data={"top": "7"}).json()["matches"]
+    np.testing.assert_allclose([row["target"] for row in best], result.matches(7).target, atol=0.01)
+
+
+def test_pair_for_the_page_holds_positions_and_votes(client: TestClient, pair: str, result: MatchResult) -> None:
+    answer = client.get(pair)
+    assert answer.status_code == 200, answer.text
+    header, blocks = unpack(answer.content)
+    assert header["source_grid"] == [30, 30]
+    np.testing.assert_allclose(blocks["positions"], result.positions[0], atol=1e-4)
+    np.testing.assert_allclose(blocks["confidence"], result.confidence, atol=1e-3)
+    assert blocks["likelihood"].shape == (900, 900)
+    assert len(answer.content) < 0.85e6
+
+
+@pytest.mark.parametrize("model", ["chmnet-lite", "hough-prior", "nearest-neighbour"])
+def test_heat_of_the_page_is_that_of_the_library(client: TestClient, pair: str, model: str) -> None:
+    blocks = unpack(client.get(f"{pair}?model={model}").content)[1]
+    result = chmnet.match(DONKEY, ZEBRA, model=model)
+    for point in POINTS:
+        expected = result.heat(point)
+        normalised = pixels_to_normalised(torch.tensor([[point]]), result.source_size)
+        weights = sampler_weights(normalised, (30, 30), result.config)[0, 0].double().numpy()
+        heat = heat_of(blocks, weights).reshape(expected.shape)
+        assert abs(heat.sum() - 1) < 1e-6
+        assert np.abs(heat - expected).max() < 0.03 * expected.max() + 1e-4
+
+
+def test_a_known_picture_is_not_computed_again(client: TestClient) -> None:
+    service = client.app.state.service  # type: ignore[attr-defined]
+    token = (
+        load(client, picture_file(seed=1)),
+        load(client, picture_file(seed=2)),
+        load(client, picture_file(seed=3)),
+    )
+    first = unpack(client.get(f"/api/pairs/{token[0]}/{token[1]}").content)[0]
+    assert first["milliseconds"] > 0
+    before = service.features.bytes
+    client.get(f"/api/pairs/{token[0]}/{token[2]}")
+    assert service.features.bytes == pytest.approx(before * 1.0 + before_one(service, token[2]), abs=1)
+    assert unpack(client.get(f"/api/pairs/{token[0]}/{token[1]}").content)[0]["milliseconds"] is None
+
+
+def before_one(service: Any, picture: str) -> int:
+    """Bytes of the features of one picture."""
+    found = [value for (_, key), value in service.features._values.items() if key[0] == picture]
+    return sum(level.numel() * level.element_size() for level in found[0].levels)
+
+
+def test_matches_flow_and_warp(client: TestClient, pair: str, result: MatchResult, tmp_path: Path) -> None:
+    found = client.get(f"{pair}/matches?top=5").json()["matches"]
+    np.testing.assert_allclose([row["source"] for row in found], result.matches(5).source, atol=0.01)
+    file = tmp_path / "flow.npz"
+    file.write_bytes(client.get(f"{pair}/flow.npz").content)
+    dense = read_npz(file)
+    np.testing.assert_allclose(dense.flow, result.flow(), atol=0.01)
+    np.testing.assert_allclose(dense.confidence, result.confidence_at(), atol=1e-3)
+    assert (dense.source_size, dense.target_size) == (result.source_size, result.target_size)
+    file.write_bytes(client.get(f"{pair}/flow.npz?side=50").content)
+    np.testing.assert_allclose(read_npz(file).flow, result.flow((40, 50)), atol=0.01)
+    whole = np.asarray(Image.open(io.BytesIO(client.get(f"{pair}/warp.png").content))).astype(int)
+    assert np.abs(whole - np.asarray(result.warp())).mean() < 0.5
+    warped = Image.open(io.BytesIO(client.get(f"{pair}/warp.png?side=100").content))
+    assert max(warped.size) == 100
+    assert abs(warped.width / warped.height - result.target_size[1] / result.target_size[0]) < 0.05
+
+
+def test_winning_scales(client: TestClient, pair: str, result: MatchResult) -> None:
+    rows = client.get(f"{pair}/matches?model=hough-prior-6d").json()["matches"]
+    network = load_model("hough-prior", changes={"dimensions": "6d-4d", "scale_window": 1})
+    own = Matcher(network).match(DONKEY, ZEBRA, scales=True)
+    expected = own.winning_scales(own.matches(300))
+    assert len(np.unique(expected)) > 1  # different sizes to draw
+    np.testing.assert_allclose([row["scales"] for row in rows], expected, atol=1e-6)
+    assert client.get(f"{pair}/matches?top=2").json()["matches"][0]["scales"] is None
+
+
+def test_kernels_are_those_of_the_command(client: TestClient) -> None:
+    answer = client.get("/api/models/hough-prior-iso/kernel.png")
+    assert answer.headers["content-type"] == "image/png"
+    network = load_model("hough-prior", changes={"first_sharing": "iso", "last_sharing": "iso"})
+    expected = draw_kernels(titled_kernels(network, "hough-prior-iso"))
+    np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(answer.content))), np.asarray(expected))
+    assert client.get("/api/models/hough-prior-iso/kernel.png").content == answer.content
+    assert_refused(client.get("/api/models/nearest-neighbour/kernel.png"), 422, "no Hough layers")
+    assert_refused(client.get("/api/models/wonder/kernel.png"), 404, "there is no model")
+
+
+@pytest.mark.parametrize("model", ["hough-prior-full", "nearest-neighbour"])
+def test_another_model_can_be_chosen(client: TestClient, pair: str, model: str) -> None:
+    assert unpack(client.get(f"{pair}?model={model}").content)[0]["model"] == model
+
+
+# ---------------------------------------------------------------- propagation
+
+
+def wait(client: TestClient, job: dict[str, Any]) -> dict[str, Any]:
+    for _ in range(400):
+        if job["state"] != "running":
+            return job
+        time.sleep(0.02)
+        job = client.get(f"/api/propagations/{job['id']}").json()
+    raise AssertionError("the propagation does not end")
+
+
+def test_propagation_carries_points_to_many(client: TestClient, result: MatchResult) -> None:
+    source = load(client, DONKEY.read_bytes())
+    targets = [load(client, ZEBRA.read_bytes()), load(client, picture_file())]
+    wish = {"sources": [{"picture": source, "points": POINTS}], "targets": targets}
+    answer = client.post("/api/propagations", json=wish)
+    assert answer.status_code == 202, answer.text
+    job = wait(client, answer.json())
+    assert (job["state"], job["done"], job["total"]) == ("done", 2, 2)
+    assert [picture["picture"] for picture in job["pictures"]] == targets
+    expected = result.transfer(POINTS)
+    found = job["pictures"][0]
+    np.testing.assert_allclose(found["points"], expected.target, atol=0.01)
+    np.testing.assert_allclose(found["confidences"], expected.confidence, atol=1e-3)
+    assert found["doubtful"] == doubtful_keypoints(Moved("", *expected[1:]), result.target_size, 0.5).tolist()
+    assert found["score"] == pytest.approx(expected.confidence.mean(), abs=2e-3)
+    assert_refused(client.get(f"/api/propagations/{NOBODY}"), 404)
+    client.cookies.clear()
+    assert_refused(client.get(f"/api/propagations/{job['id']}"), 404, "no such propagation")
+
+
+def test_several_labelled_pictures_take_a_vote(client: TestClient, result: MatchResult) -> None:
+    sources = [load(client, path.read_bytes()) for path in (DONKEY, EXAMPLES / "sedan.png")]
+    labels = [[*POINTS, None], [[30.0, 30.0], None, [60.0, 50.0], None]]
+    wish = {
+        "sources": [{"picture": key, "points": points} for key, points in zip(sources, labels, strict=True)],
+        "targets": [load(client, ZEBRA.read_bytes())],
+    }
+    (found,) = wait(client, client.post("/api/propagations", json=wish).json())["pictures"]
+    other = chmnet.match(EXAMPLES / "sedan.png", ZEBRA)
+    votes, sure = np.full((2, 4, 2), np.nan), np.zeros((2, 4))
+    for row, (matched, points) in enumerate(zip((result, other), labels, strict=True)):
+        for column, point in enumerate(points):
+            if point is not None:
+                moved = matched.transfer(point)
+                votes[row, column], sure[row, column] = moved.target[0], moved.confidence[0]
+    points, confidence = join_votes(votes, sure, result.target_size)
+    assert found["points"][3] is None
+    np.testing.assert_allclose(found["points"][:3], points[:3], atol=0.05)
+    np.testing.assert_allclose(found["confidences"], confidence, atol=5e-3)
+    wish["sources"][1]["points"].pop()  # type: ignore[index, attr-defined]
+    assert_refused(client.post("/api/propagations", json=wish), 422, "different numbers of points")
+
+
+def test_propagation_one_at_a_time_and_can_be_ended(client: TestClient) -> None:
+    source = load(client, DONKEY.read_bytes())
+    targets = [load(client, picture_file(seed=seed)) for seed in range(5)]
+    wish = {"sources": [{"picture": source, "points": POINTS}], "targets": targets}
+    job = client.post("/api/propagations", json=wish).json()
+    assert_refused(client.post("/api/propagations", json=wish), 409, "runs already")
+    ended = client.delete(f"/api/propagations/{job['id']}").json()
+    assert ended["state"] == "cancelled"
+    assert ended["done"] < 5
+    again = client.post("/api/propagations", json=wish).json()
+    assert client.delete("/api/session").status_code == 204  # ends the job with the session
+    assert_refused(client.get(f"/api/propagations/{again['id']}"), 404)
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({"points": [[1e6, 0]]}, 422),
+        ({"points": []}, 422),
+        ({"points": [[1, 2, 3]]}, 422),
+        ({"points": [["x", 2]]}, 422),
+        ({"picture": NOBODY}, 404),
+        ({"targets": [NOBODY]}, 404),
+        ({"targets": ["../../etc/passwd"]}, 422),
+        ({"model": "wonder"}, 404),
+    ],
+)
+def test_propagation_refuses(client: TestClient, change: dict[str, Any], status: int) -> None:
+    source = load(client, DONKEY.read_bytes())
+    labelled = {"picture": source, "points": POINTS, **change}
+    wish = {"sources": [labelled], "targets": [source], **change}
+    assert_refused(client.post("/api/propagations", json=wish), status)
+
+
+def test_propagation_bodies_are_counted(client: TestClient) -> None:
+    def pieces():  # type: ignore[no-untyped-def]
+        yield b'{"model": "'
+        yield from (b"x" * 2**18 for _ in range(8))
+
+    assert_refused(client.post("/api/propagations", content=pieces()), 413, "larger than 1 MB")
+    assert_refused(client.post("/api/propagations", content=b"{"), 422, "JSON")
+
+
+# ---------------------------------------------------------------- mistakes
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        (f"/api/pairs/{NOBODY}/{NOBODY}", 404),
+        (f"/api/pairs/{NOBODY}/{NOBODY}?model=wonder", 404),
+        ("/api/pairs/../../etc", 404),
+        ("/api/pairs/x/y", 422),
+        ("/api/nothing", 404),
+        ("/static/none.js", 404),
+        ("/static/..%2fapp.py", 404),
+    ],
+)
+def test_wrong_addresses(client: TestClient, path: str, status: int) -> None:
+    assert_refused(client.get(path), status)
+
+
+def test_numbers_out_of_range(client: TestClient, pair: str) -> None:
+    assert_refused(client.get(f"{pair}/matches?top=0"), 422, "top")
+    assert_refused(client.get(f"{pair}/warp.png?side=100000"), 422, "side")
+
+
+def test_wrong_method(client: TestClient) -> None:
+    answer = client.put("/api/models")
+    assert_refused(answer, 405)
+    assert "GET" in answer.headers["allow"]
+    assert client.put(f"/api/propagations/{NOBODY}").headers["allow"] == "DELETE, GET"
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "words"),
+    [
+        ({"points": "[[1, 2, 3]]"}, 422, "rows of two"),
+        ({"points": "[[NaN, 2]]"}, 422, "rows of two"),
+        ({"points": "nonsense"}, 422, "rows of two"),
+        ({"points": "[" * 100_000}, 422, "rows of two"),
+        ({"points": json.dumps([[1, 2]] * 2001)}, 413, "2001 points"),
+        ({"top": "0"}, 422, "top"),
+        ({"top": "many"}, 422, "top"),
+        ({"model": "../../etc/passwd"}, 404, "there is no model"),
+        ({"model": "x" * (2**20 + 1)}, 400, "form"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_match_refuses_fields(client: TestClient, fields: dict[str, str], status: int, words: str) -> None:
+    files = {"source": DONKEY.read_bytes(), "target": ZEBRA.read_bytes()}
+    assert_refused(client.post("/api/match", files=files, data=fields), status, words)
+
+
+def test_match_refuses_other_bodies(client: TestClient) -> None:
+    assert_refused(client.post("/api/match", json={"source": 1}), 415, "multipart")
+    assert_refused(client.post("/api/match", files={"source": DONKEY.read_bytes()}), 422, "target")
+    assert_refused(client.post("/api/match", files={"source": b"1", "target": b"2"}), 415, "accepted type")
+    header = {"Content-Type": "multipart/form-data; boundary=x"}
+    assert_refused(client.post("/api/match", content=b"--x\r\nnonsense", headers=header), 422, "form")
+    assert_refused(client.post("/api/match", content=b"", headers={"Content-Type": "multipart/form-data"}), 400)
+
+
+def test_unexpected_errors_show_nothing_of_the_inside(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken() -> None:
+        raise RuntimeError("secret detail")
+
+    monkeypatch.setattr(client.app.state.service.sessions, "sweep", broken)  # type: ignore[attr-defined]
+    answer = client.get(f"/api/pairs/{NOBODY}/{NOBODY}")
+    assert_refused(answer, 500, "something went wrong inside the server")
+    assert "secret" not in answer.text
+    assert "secret detail" in caplog.text

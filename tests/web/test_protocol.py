@@ -1,0 +1,97 @@
+"""Clients that are too slow, against a server with little patience."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import uvicorn
+from uvicorn.server import ServerState
+
+from chmnet.web import protocol
+
+REQUEST = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+ANSWER_BYTES = 12_000_000
+
+
+async def large_answer(scope: Any, receive: Any, send: Any) -> None:
+    await send(
+        {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % ANSWER_BYTES)]}
+    )
+    await send({"type": "http.response.body", "body": bytes(ANSWER_BYTES)})
+
+
+Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter, ServerState], Awaitable[None]]
+
+
+def talk(client: Talk, monkeypatch: pytest.MonkeyPatch, answer_seconds: float = 10) -> None:
+    """One client at a server whose deadlines are a fraction of a second."""
+    monkeypatch.setattr(protocol, "REQUEST_SECONDS", 0.3)
+    monkeypatch.setattr(protocol, "ANSWER_SECONDS", answer_seconds)
+
+    async def main() -> None:
+        config = uvicorn.Config(large_answer, http=protocol.PatientProtocol, lifespan="off", log_config=None)
+        config.load()
+        state = ServerState()
+        loop = asyncio.get_running_loop()
+        make = lambda: protocol.PatientProtocol(config=config, server_state=state, app_state={})  # noqa: E731
+        server = await loop.create_server(make, "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        try:
+            await asyncio.wait_for(client(reader, writer, state), 10)
+        finally:
+            writer.transport.abort()
+            server.close()
+            await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+
+
+async def ended(reader: asyncio.StreamReader) -> bool:
+    try:
+        return await reader.read(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_silence_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, state: ServerState) -> None:
+        assert await ended(reader)
+
+    talk(client, monkeypatch)
+
+
+def test_headers_that_drip_are_cut_off_also_after_a_first_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, state: ServerState) -> None:
+        writer.write(REQUEST)
+        await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(ANSWER_BYTES)
+        for _ in range(40):
+            writer.write(b"G" if state.total_requests else b"")
+            await asyncio.sleep(0.02)
+            if writer.transport.is_closing():
+                return
+        assert await ended(reader)
+
+    talk(client, monkeypatch)
+
+
+def test_a_patient_reader_gets_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, state: ServerState) -> None:
+        writer.write(REQUEST)
+        assert b"200 OK" in await reader.readuntil(b"\r\n\r\n")
+        assert len(await reader.readexactly(ANSWER_BYTES)) == ANSWER_BYTES
+
+    talk(client, monkeypatch)
+
+
+def test_who_does_not_read_the_answer_does_not_keep_it_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, state: ServerState) -> None:
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        writer.write(REQUEST)
+        await asyncio.sleep(0.1)
+        assert state.connections
+        while state.connections:
+            await asyncio.sleep(0.02)
+
+    talk(client, monkeypatch, answer_seconds=0.2)
