@@ -21,9 +21,6 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "examples" / "READ
 RUN = ["README.md", "docs/quickstart.md", "docs/python.md"]
 """Pages whose Python code runs from top to bottom."""
 
-OPTIONAL = {"serve"}
-"""Commands that an installation may lack."""
-
 
 def blocks(page: Path, language: str) -> Iterator[tuple[int, str]]:
     """The code blocks of a page, and the line that each begins in."""
@@ -46,8 +43,6 @@ def test_commands_parse(place: str, line: str) -> None:
     words = shlex.split(re.sub(r"\[.*?\]", "", line.split(" | ")[0]), comments=True)[1:]
     command = typer.main.get_command(app)
     while hasattr(command, "commands"):
-        if words[0] in OPTIONAL and words[0] not in command.commands:
-            pytest.skip(f"there is no {words[0]} here")
         command = command.commands[words.pop(0)]
     command.make_context(command.name, words)  # raises for an unknown option, a missing argument, a wrong value
 
@@ -89,7 +84,7 @@ def test_reference_has_the_names_of_the_parser() -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
     for link in re.findall(r"\]\(([^)\s]+)\)", text):
-        if "://" in link or Path(link).stem in OPTIONAL:
+        if "://" in link:
             continue
         file, _, anchor = link.partition("#")
         target = page.parent / file if file else page
