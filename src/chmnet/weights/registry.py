@@ -27,6 +27,8 @@ class KnownModel:
     """What its Hough layers know; ``None``: their weights are random, or there are none."""
     file: str = ""
     """Its trained weights, a file in the package's folder ``models``; empty: nothing was trained."""
+    needs_backbone: bool = False
+    """Its backbone's weights do not come with the package: they must be named."""
 
 
 def load_model(
@@ -129,6 +131,7 @@ MODELS: dict[str, KnownModel] = {
             mutual_filter=True,
         ),
         file="chmnet-r50.safetensors",
+        needs_backbone=True,
     ),
     "hough-prior": KnownModel(
         "EfficientNet-Lite0 features, Gaussian Hough votes, nothing learned", _PRIOR, prior=HoughPrior()
