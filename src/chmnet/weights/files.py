@@ -105,7 +105,10 @@ def load_model_file(path: str | Path, backbone_weights: str | Path = "") -> CHMN
         load_exactly(model, tensors, path)
         return model.eval()
     if not backbone_weights and origin != "package":
-        raise WeightsError(f"{path} comes without its backbone ({origin}); name the file with its weights")
+        raise WeightsError(
+            f"{Path(path).name} comes without its backbone ({origin}); name the file with its weights "
+            "(--backbone-weights)"
+        )
     load_exactly(model.head, {name.removeprefix("head."): tensor for name, tensor in tensors.items()}, path)
     for backbone in (model.backbone, model.target_backbone):
         if backbone is not None:
