@@ -44,7 +44,8 @@ def test_commands_parse(place: str, line: str) -> None:
     command = typer.main.get_command(app)
     while hasattr(command, "commands"):
         command = command.commands[words.pop(0)]
-    command.make_context(command.name, words)  # raises for an unknown option, a missing argument, a wrong value
+    context = command.make_context(command.name, words)  # raises for an unknown option, a missing argument
+    assert context.params.keys() == {parameter.name for parameter in command.params} - {"help"}, place
 
 
 @pytest.mark.parametrize("name", RUN)
@@ -52,7 +53,9 @@ def test_python_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
-    for line, block in blocks(ROOT / name, "python"):
+    found = list(blocks(ROOT / name, "python"))
+    assert found, f"{name} shows no Python"
+    for line, block in found:
         code = compile("\n" * (line - 1) + block, str(ROOT / name), "exec")  # errors name the line of the page
         exec(code, names)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from chmnet.cli.options import BackboneWeights
 from chmnet.cli.outputs import check_outputs, write_json
 from chmnet.cli.progress import track
 from chmnet.config import parse_changes
@@ -34,9 +35,7 @@ def calibrate(
         Path | None, typer.Option(help="Draw how often matches are right over their confidence here (.png).")
     ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here as JSON.")] = None,
-    backbone_weights: Annotated[
-        str, typer.Option(help="Backbone weights for a model without them: a file, or `published`.")
-    ] = "",
+    backbone_weights: BackboneWeights = "",
     overwrite: Annotated[bool, typer.Option(help="Replace a file that exists.")] = False,
 ) -> None:
     """Fit a model's confidence to annotated pairs, or measure how far it keeps its word.

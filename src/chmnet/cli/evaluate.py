@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chmnet.atomic import atomic_path
+from chmnet.cli.options import ModelName
 from chmnet.cli.outputs import check_outputs
 from chmnet.cli.progress import track
 from chmnet.config import parse_changes
@@ -31,9 +32,7 @@ def evaluate(
     pair_list: Annotated[
         Path | None, typer.Option("--pairs", help="Only the pairs of a list from `chmnet data list`.")
     ] = None,
-    model: Annotated[
-        str, typer.Option(help="Name from `chmnet models`, or a model file. Default: chmnet-lite.")
-    ] = "",
+    model: ModelName = "",
     backbone: Annotated[str, typer.Option(help="Another backbone for a model without training.")] = "",
     backbone_weights: Annotated[str, typer.Option(help="Its weights: a file, package or published.")] = "",
     change: Annotated[

@@ -5,15 +5,14 @@ from typing import Annotated
 
 import typer
 
+from chmnet.cli.options import BackboneWeights
 from chmnet.cli.outputs import check_picture_name, save_picture, whole_outputs
 
 
 def kernels(
     model: Annotated[str, typer.Argument(help="Name from `chmnet models`, or a model file.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The picture to write.")],
-    backbone_weights: Annotated[
-        str, typer.Option(help="Backbone weights for a model without them: a file, or `published`.")
-    ] = "",
+    backbone_weights: BackboneWeights = "",
     overwrite: Annotated[bool, typer.Option(help="Replace the file if it exists.")] = False,
 ) -> None:
     """Draw the kernels of a model's Hough layers: which neighbours vote for a match, and how strongly.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from chmnet.cli.options import BackboneWeights, Device, ModelName
 from chmnet.cli.outputs import check_picture_name, save_picture, whole_outputs
 from chmnet.cli.points import Rows, check_inside, parse_points, read_points
 from chmnet.config import CONFIDENT
@@ -40,13 +41,9 @@ def match(
     warp: Annotated[
         Path | None, typer.Option(help="Write the source warped onto the target here, a picture.")
     ] = None,
-    model: Annotated[
-        str, typer.Option(help="Name from `chmnet models`, or a model file. Default: chmnet-lite.")
-    ] = "",
-    backbone_weights: Annotated[
-        str, typer.Option(help="Backbone weights for a model without them: a file, or `published`.")
-    ] = "",
-    device: Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda, mps.")] = "auto",
+    model: ModelName = "",
+    backbone_weights: BackboneWeights = "",
+    device: Device = "auto",
     memory_mb: Annotated[
         float | None, typer.Option(min=1, help="Most megabytes to use beside the model. Default: no limit.")
     ] = None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from chmnet.cli.options import BackboneWeights, Device, ModelName
 from chmnet.cli.outputs import check_outputs, check_picture_name, save_picture, whole_outputs
 from chmnet.cli.progress import track
 from chmnet.config import CONFIDENT
@@ -34,12 +35,8 @@ def propagate(
     category: Annotated[
         list[str] | None, typer.Option(help="Only this category; may be given several times. Default: each one.")
     ] = None,
-    model: Annotated[
-        str, typer.Option(help="Name from `chmnet models`, or a model file. Default: chmnet-lite.")
-    ] = "",
-    backbone_weights: Annotated[
-        str, typer.Option(help="Backbone weights for a model without them: a file, or `published`.")
-    ] = "",
+    model: ModelName = "",
+    backbone_weights: BackboneWeights = "",
     minimum_confidence: Annotated[
         float, typer.Option(help="Keypoints below it (0 … 1) are marked for review: v = 1.")
     ] = CONFIDENT,
@@ -49,7 +46,7 @@ def propagate(
     include_sources: Annotated[
         bool, typer.Option("--include-sources", help="Put the labelled pictures into the output too.")
     ] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    device: Device = "auto",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that exist.")] = False,
 ) -> None:
     """Find the keypoints of annotated pictures in many others, and write them as COCO keypoints.

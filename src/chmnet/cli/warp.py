@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from chmnet.cli.options import BackboneWeights, Device, ModelName
 from chmnet.cli.outputs import check_picture_name, save_picture, whole_outputs
 from chmnet.errors import InputError
 
@@ -30,13 +31,9 @@ def warp(
     animate: Annotated[
         Path | None, typer.Option(help="Write a GIF here that turns the target into the warped picture and back.")
     ] = None,
-    model: Annotated[
-        str, typer.Option(help="Name from `chmnet models`, or a model file. Default: chmnet-lite.")
-    ] = "",
-    backbone_weights: Annotated[
-        str, typer.Option(help="Backbone weights for a model without them: a file, or `published`.")
-    ] = "",
-    device: Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda, mps.")] = "auto",
+    model: ModelName = "",
+    backbone_weights: BackboneWeights = "",
+    device: Device = "auto",
     overwrite: Annotated[bool, typer.Option(help="Replace files that exist.")] = False,
 ) -> None:
     """Warp one picture onto another: every point of the target shows its match in the source.
