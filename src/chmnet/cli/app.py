@@ -12,6 +12,7 @@ from chmnet.cli import (
     convert,
     data,
     evaluate,
+    experiment,
     info,
     kernels,
     match,
@@ -36,6 +37,7 @@ app.command("warp")(warp.warp)
 app.command("propagate")(propagate.propagate)
 app.command("evaluate")(evaluate.evaluate)
 app.command("benchmark")(benchmark.benchmark)
+app.command("experiment")(experiment.experiment)
 app.command("train")(train.train)
 app.command("serve")(serve.serve)
 app.command("models")(models.models)

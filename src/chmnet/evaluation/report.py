@@ -37,6 +37,18 @@ class Table:
     headings: list[str]
     rows: list[list[str]]
 
+    def markdown(self) -> str:
+        """The table in Markdown; whatever its texts hold is shown as it is.
+
+        Example:
+            >>> print(Table(["class", "PCK"], [["cat", "50.0"]]).markdown())
+            | class | PCK |
+            | --- | --- |
+            | cat | 50.0 |
+        """
+        lines = ["| " + " | ".join(map(_plain, row)) + " |" for row in (self.headings, *self.rows)]
+        return "\n".join([lines[0], "|" + " --- |" * len(self.headings), *lines[1:]])
+
 
 @dataclass(frozen=True)
 class Picture:
@@ -200,8 +212,7 @@ def _as_markdown(title: str, sections: list[Section]) -> str:
             if isinstance(block, Picture):
                 parts.append(f"![{_plain(block.caption)}]({_address(block)})\n\n{_plain(block.caption)}")
             elif isinstance(block, Table):
-                lines = ["| " + " | ".join(map(_plain, row)) + " |" for row in (block.headings, *block.rows)]
-                parts.append("\n".join([lines[0], "|" + " --- |" * len(block.headings), *lines[1:]]))
+                parts.append(block.markdown())
             else:
                 parts.append(_plain(block))
     return "\n\n".join(parts) + "\n"

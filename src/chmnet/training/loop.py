@@ -84,6 +84,7 @@ def train(
     root: str | Path | None = None,
     resume: bool = False,
     report: Report = lambda record: None,
+    cache: FeatureCache | None = None,
 ) -> Progress:
     """Train a model; everything about the run goes into ``folder``.
 
@@ -93,6 +94,8 @@ def train(
         root: the folder that holds the data sets.
         resume: go on from the folder's checkpoint, if there is one.
         report: called with every record, for a progress bar.
+        cache: features that earlier runs with the same frozen backbone and image size have kept; the run adds to
+            them. ``None``: it keeps its own, until it ends.
 
     Returns:
         How the run ended.
@@ -100,7 +103,7 @@ def train(
     Raises:
         ChmnetError: one sentence; what was written before is whole.
     """
-    with Run(config, Path(folder), Path(root) if root is not None else None, resume, report) as run:
+    with Run(config, Path(folder), Path(root) if root is not None else None, resume, report, cache) as run:
         return run.train()
 
 
@@ -108,7 +111,13 @@ class Run:
     """One training run; see :func:`train`."""
 
     def __init__(
-        self, config: TrainingConfig, folder: Path, root: Path | None, resume: bool, report: Report
+        self,
+        config: TrainingConfig,
+        folder: Path,
+        root: Path | None,
+        resume: bool,
+        report: Report,
+        cache: FeatureCache | None = None,
     ) -> None:
         self.config, self.folder, self.report = config, folder, report
         self.stack = ExitStack()
@@ -116,8 +125,9 @@ class Run:
         self.sources = open_sources(config.data, root, config.seed, config.augmentation)
         held_out = open_sources(config.validation, root, config.seed + _VALIDATION_SEED)
         self.model = build_model(config)
-        cache = None
-        if config.frozen:
+        if not config.frozen:
+            cache = None
+        elif cache is None:
             dtype = getattr(torch, config.cache_precision)
             cache = self.stack.enter_context(FeatureCache(config.cache_megabytes * 2**20, dtype))
         self.batches = Batches(self.sources, self.model, cache, config.seed)

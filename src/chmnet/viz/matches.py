@@ -117,6 +117,47 @@ def draw_top_matches(
     return canvas.picture()
 
 
+def draw_inside_matches(
+    source: Image.Image,
+    target: Image.Image,
+    source_points: np.ndarray,
+    target_points: np.ndarray,
+    inside: np.ndarray,
+    side: int = 480,
+) -> Image.Image:
+    """Hundreds of matches in two colours: those that join the objects, and those that stray (blue, red-orange).
+
+    Args:
+        source: RGB picture on the left.
+        target: RGB picture on the right.
+        source_points: ``n`` rows (x, y) in pixels of the source.
+        target_points: where they lie in the target.
+        inside: which of them have both ends on the objects.
+        side: largest height and width of each picture in the drawing, in pixels.
+
+    Raises:
+        InputError: the numbers of points differ, or a point is not finite.
+
+    Example:
+        >>> grey, one = Image.new("RGB", (60, 60), "grey"), np.array([[30.0, 30.0]])
+        >>> draw_inside_matches(grey, grey, one, one, np.array([True]), side=120).size
+        (276, 138)
+    """
+    check_pairs(source_points, target_points)
+    row, size = panels([source, target], side), sizes(side)
+    starts, ends = row.on(0, source_points), row.on(1, target_points)
+    canvas = Canvas(row.picture)
+    order = np.argsort(np.asarray(inside), kind="stable").tolist()  # strays first: they never hide the others
+    for number in order:
+        shade = colour(0) if inside[number] else colour(1)
+        canvas.line(starts[number], ends[number], shade, 0.5 * size.line, opacity=0.45)
+    for number in order:
+        shade = colour(0) if inside[number] else colour(1)
+        for place in (starts[number], ends[number]):
+            canvas.disc(place, 0.3 * size.radius, shade)
+    return canvas.picture()
+
+
 def draw_scales(
     source: Image.Image,
     target: Image.Image,

@@ -1,0 +1,73 @@
+"""Variants of the network side by side: several runs of each, their mean and deviation."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from chmnet.experiments.experiment import Figures
+from chmnet.experiments.workshop import Workshop
+
+MISSING = "–"
+
+
+def measure_variants(
+    workshop: Workshop, variants: Sequence[str], seeds: Sequence[int] | Mapping[str, Sequence[int]]
+) -> Figures:
+    """Train variants of the recipe and measure them on every benchmark.
+
+    Args:
+        workshop: makes the models.
+        variants: names, see :mod:`chmnet.experiments.recipe`.
+        seeds: of all variants, or of each.
+
+    Returns:
+        ``benchmarks``: their labels by name; ``rows``: for each variant its seeds, and PCK by benchmark and α, one
+        value a seed.
+    """
+    rows: dict[str, Any] = {}
+    for variant in variants:
+        own = seeds[variant] if isinstance(seeds, Mapping) else seeds
+        row: dict[str, Any] = {name: {} for name in workshop.benchmarks}
+        for seed in own:
+            model = workshop.trained(variant, seed)
+            for name, found in row.items():
+                for alpha, value in workshop.evaluated(model, name)["pck"].items():
+                    found.setdefault(alpha, []).append(round(value, 3))
+        rows[variant] = {"seeds": list(own), "pck": row}
+    labels = {name: benchmark.label for name, benchmark in workshop.benchmarks.items()}
+    return {"benchmarks": labels, "rows": rows}
+
+
+def pck_headings(figures: Figures) -> list[str]:
+    """Headings of the columns of :func:`pck_cells`."""
+    first = next(iter(figures["rows"].values()))["pck"]
+    return [f"{label} @{alpha}" for name, label in figures["benchmarks"].items() for alpha in first[name]]
+
+
+def pck_cells(figures: Figures, variant: str) -> list[str]:
+    """PCK of a variant: mean and deviation over its runs, for every benchmark and α."""
+    found = figures["rows"][variant]["pck"]
+    return [mean_and_deviation(values) for name in figures["benchmarks"] for values in found[name].values()]
+
+
+def mean_and_deviation(values: Sequence[float]) -> str:
+    """Mean, and the sample's standard deviation where there are several.
+
+    Example:
+        >>> mean_and_deviation([50.0, 52.0]), mean_and_deviation([50.0])
+        ('51.0 ± 1.4', '50.0')
+    """
+    mean = f"{statistics.fmean(values):.1f}"
+    return f"{mean} ± {statistics.stdev(values):.1f}" if len(values) > 1 else mean
+
+
+def bars(figures: Figures, names: Mapping[str, str]) -> dict[str, dict[str, Sequence[float]]]:
+    """For :func:`chmnet.viz.plot_bars`: the runs of each variant, by benchmark and α."""
+    headings = pck_headings(figures)
+    groups: dict[str, dict[str, Sequence[float]]] = {heading: {} for heading in headings}
+    for variant, title in names.items():
+        found = figures["rows"][variant]["pck"]
+        runs = [values for name in figures["benchmarks"] for values in found[name].values()]
+        for heading, values in zip(headings, runs, strict=True):
+            groups[heading][title] = values
+    return groups

@@ -1,0 +1,76 @@
+"""How many kernels a layer needs: PCK over the channels between the votes, and of neighbourhood consensus."""
+
+from collections.abc import Mapping
+
+from chmnet.experiments.ablation import MISSING, measure_variants, pck_cells, pck_headings
+from chmnet.experiments.experiment import Drawing, Experiment, Figures, Table
+from chmnet.experiments.published import CONSENSUS
+from chmnet.experiments.workshop import Workshop
+from chmnet.viz import plot_runs
+
+SHARINGS = ("psi", "iso", "full")
+CHANNELS = (1, 4, 16)
+CONSENSUS_NAMES = {"consensus-16": "{16, 16, 1}", "consensus-1": "{1, 1, 1}"}
+SEEDS = 2
+
+
+def variant(sharing: str, channels: int) -> str:
+    """Name of a variant; with one channel it is the kernel of table 2.
+
+    Example:
+        >>> variant("psi", 1), variant("psi", 4)
+        ('psi-4d', 'psi-4d-4-channels')
+    """
+    return f"{sharing}-4d" if channels == 1 else f"{sharing}-4d-{channels}-channels"
+
+
+def measure(workshop: Workshop) -> Figures:
+    """PCK of two runs of every sharing and number of channels, and of neighbourhood consensus."""
+    variants = [variant(sharing, channels) for sharing in SHARINGS for channels in CHANNELS]
+    return measure_variants(workshop, [*variants, *CONSENSUS_NAMES], workshop.setting.seeds(SEEDS))
+
+
+def tables(figures: Figures) -> list[Table]:
+    """PCK by sharing and channels; consensus beside the paper's figures."""
+    rows = [
+        [sharing, str(channels), *pck_cells(figures, variant(sharing, channels))]
+        for sharing in SHARINGS
+        for channels in CHANNELS
+    ]
+    consensus = [
+        [title, *pck_cells(figures, name), f"{CONSENSUS[name]:.1f}" if name in CONSENSUS else MISSING]
+        for name, title in CONSENSUS_NAMES.items()
+    ]
+    headings = pck_headings(figures)
+    return [
+        Table(["kernel, 4D-4D", "channels", *headings], rows),
+        Table(["neighbourhood consensus", *headings, "paper (NC-Net), PF-PASCAL @0.1"], consensus),
+    ]
+
+
+def draw(workshop: Workshop, figures: Figures) -> Mapping[str, Drawing]:
+    """PCK over channels, a line for each sharing; a panel for each benchmark and α."""
+    first = next(iter(figures["rows"].values()))["pck"]
+    panels = {
+        f"{label} @{alpha}": {
+            sharing: [
+                (channels, figures["rows"][variant(sharing, channels)]["pck"][name][alpha])
+                for channels in CHANNELS
+            ]
+            for sharing in SHARINGS
+        }
+        for name, label in figures["benchmarks"].items()
+        for alpha in first[name]
+    }
+    return {"": plot_runs(panels, "channels", "PCK (%)")}
+
+
+EXPERIMENT = Experiment(
+    "channels",
+    "Channels of the Hough layers",
+    "figure “PCK performance with different channel sizes”, and NC-Net's channels in section 5.2",
+    measure,
+    tables,
+    draw,
+    seeds=SEEDS,
+)

@@ -1,0 +1,108 @@
+"""The last columns of table 1: parameters, multiply-adds, time and memory of a pair."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from chmnet.config import BackboneConfig, ModelConfig
+from chmnet.experiments.ablation import MISSING
+from chmnet.experiments.experiment import Drawing, Experiment, Figures, Table
+from chmnet.experiments.published import METHODS
+from chmnet.experiments.workshop import Workshop
+from chmnet.viz import plot_bars
+from chmnet.weights import MODELS
+
+PAPER = "paper, ResNet-101"
+CONSENSUS = "NC-Net's votes, ResNet-101"
+CONFIGS: dict[str, ModelConfig] = {
+    PAPER: ModelConfig.preset("paper"),
+    CONSENSUS: ModelConfig.preset("paper", matching="consensus", channel_reduction=0),
+    "paper, EfficientNet-Lite0": ModelConfig.preset("paper", backbone=BackboneConfig("efficientnet-lite0")),
+    "chmnet-r50": MODELS["chmnet-r50"].config,
+    "chmnet-lite": MODELS["chmnet-lite"].config,
+}
+PUBLISHED = {PAPER: "CHMNet", CONSENSUS: "NC-Net"}
+
+
+def measure(workshop: Workshop) -> Figures:
+    """A pair of each configuration, and the same computed the authors' way in the same run."""
+    rows: dict[str, Any] = {}
+    for title, config in CONFIGS.items():
+        if workshop.setting.quick:
+            config = config.replace(image_size=workshop.setting.recipe["model"]["image_size"])
+        report = workshop.cost(title.replace(", ", "-").replace(" ", "-").replace("'", ""), config, "pair")
+        whole = report["pair"]["whole"]
+        rows[title] = {
+            "parameters": report["parameters"],
+            "multiply_adds": report["multiply_adds"],
+            "model": whole["model"],
+            "baseline": whole["baseline"],
+            "image_size": report["model"]["image_size"],
+            "threads": report["machine"]["threads"],
+        }
+    return {"rows": rows}
+
+
+def tables(figures: Figures) -> list[Table]:
+    """What was measured here, and the paper's figures on a Titan Xp."""
+    rows = []
+    for title, row in figures["rows"].items():
+        published = METHODS[PUBLISHED[title]] if title in PUBLISHED else None
+        rows.append(
+            [
+                title,
+                f"{row['parameters']['total'] / 1e6:.1f}",
+                f"{row['parameters']['votes']:,}",
+                f"{row['multiply_adds']['total'] / 1e9:.1f}",
+                f"{row['model']['median_ms']:.0f}",
+                f"{row['baseline']['median_ms']:.0f}",
+                f"{row['baseline']['model_is_faster']:.1f}",
+                _megabytes(row["model"]["peak_memory_mb"]),
+                _megabytes(row["baseline"]["peak_memory_mb"]),
+                MISSING if published is None else f"{published.giga_multiply_adds}",
+                MISSING if published is None else f"{published.milliseconds}",
+                MISSING if published is None else f"{published.gigabytes}",
+            ]
+        )
+    headings = [
+        "network",
+        "parameters (M)",
+        "in votes",
+        "multiply-adds (G)",
+        "ms",
+        "authors' way, ms",
+        "ratio",
+        "memory (MB)",
+        "authors' way, MB",
+        "paper: FLOPs (G)",
+        "paper: ms (GPU)",
+        "paper: GB (GPU)",
+    ]
+    return [Table(headings, rows)]
+
+
+def _megabytes(value: float | None) -> str:
+    return MISSING if value is None else f"{value:.0f}"
+
+
+def draw(workshop: Workshop, figures: Figures) -> Mapping[str, Drawing]:
+    """Time of a pair here and the authors' way."""
+    rows = figures["rows"]
+    ways = {"here": "model", "the authors' way": "baseline"}
+    groups = {
+        f"{words}: ms of a pair": {title: [row[key]["median_ms"]] for title, row in rows.items()}
+        for words, key in ways.items()
+    }
+    figure: Figure = plot_bars(groups, "milliseconds", from_zero=True)
+    return {"": figure}
+
+
+EXPERIMENT = Experiment(
+    "cost",
+    "What a pair costs",
+    "table 1, FLOPs, time and memory",
+    measure,
+    tables,
+    draw,
+)

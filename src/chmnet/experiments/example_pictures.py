@@ -1,0 +1,55 @@
+"""The example pictures that come with the project, in pairs; in a try, views of the synthetic set."""
+
+from typing import NamedTuple
+
+from PIL import Image
+
+from chmnet.errors import InputError
+from chmnet.experiments.workshop import Workshop
+from chmnet.pictures import open_picture
+
+PAIRS = (
+    ("donkey", "zebra"),
+    ("european-bear", "black-bear"),
+    ("sedan", "sportscar"),
+    ("pairs/young-gnu", "pairs/gnu"),
+    ("pairs/camel", "pairs/dromedary"),
+    ("pairs/horse", "pairs/cow"),
+    ("pairs/crow", "pairs/pigeon"),
+)
+
+
+class ExamplePair(NamedTuple):
+    """Two pictures of things of one kind."""
+
+    title: str
+    source: Image.Image
+    target: Image.Image
+
+
+def example_pairs(workshop: Workshop) -> list[ExamplePair]:
+    """All pairs.
+
+    Raises:
+        InputError: the folder of examples lacks a picture.
+    """
+    if workshop.setting.quick:
+        name = next(iter(workshop.benchmarks))
+        pairs = workshop.pairs(name)[:: len(workshop.pairs(name)) // 4 or 1][:4]
+        return [
+            ExamplePair(pair.category, open_picture(pair.source.path), open_picture(pair.target.path))
+            for pair in pairs
+        ]
+    for name in (name for pair in PAIRS for name in pair):
+        if not (workshop.examples / f"{name}.png").is_file():
+            raise InputError(
+                f"there is no {workshop.examples / name}.png; name the folder of chmnet's example pictures "
+                "with --examples"
+            )
+    return [
+        ExamplePair(
+            " and ".join(name.removeprefix("pairs/").replace("-", " ") for name in pair),
+            *(open_picture(workshop.examples / f"{name}.png") for name in pair),
+        )
+        for pair in PAIRS
+    ]

@@ -1,0 +1,156 @@
+"""What an experiment is, and the files it writes: tables, numbers, pictures, and where they come from."""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+from PIL import Image
+
+from chmnet import __version__
+from chmnet.atomic import atomic_path, check_writable
+from chmnet.benchmark.run import describe_machine
+from chmnet.evaluation.report import Table
+from chmnet.experiments.workshop import Workshop
+
+Figures = dict[str, Any]
+"""All numbers of an experiment, ready for JSON."""
+Drawing = Image.Image | Figure
+
+__all__ = ["Drawing", "Experiment", "Figures", "Table", "run_experiment", "tables_of"]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table or figure of the paper: what to measure, and how to show it."""
+
+    name: str
+    title: str
+    paper: str
+    """Where the paper has it."""
+    measure: Callable[[Workshop], Figures]
+    tables: Callable[[Figures], list[Table]]
+    """Everything that is written in words: from the numbers alone."""
+    draw: Callable[[Workshop, Figures], Mapping[str, Drawing]]
+    """Pictures by the ending of their names; the one without, ``""``, shows no photograph of a data set."""
+    seeds: int = 1
+    """How often each model is trained."""
+
+
+def run_experiment(
+    experiment: Experiment, workshop: Workshop, command: str, overwrite: bool = False
+) -> list[Path]:
+    """Measure, and write Markdown, CSV, JSON and PNG files named after the experiment.
+
+    Args:
+        experiment: what to do.
+        workshop: gives data and models; its folder is where the files go.
+        command: that would do the same again, for the record.
+        overwrite: whether files of an earlier time may be replaced.
+
+    Returns:
+        The files.
+
+    Raises:
+        InputError: a file exists, or something that is needed is missing.
+    """
+    folder = workshop.folder
+    texts = [folder / f"{experiment.name}{ending}" for ending in (".json", ".md", ".csv")]
+    for path in [*texts, folder / f"{experiment.name}.png"]:
+        check_writable(path, overwrite)
+    figures = experiment.measure(workshop)
+    drawings = {
+        folder / f"{experiment.name}{ending}.png": drawing
+        for ending, drawing in experiment.draw(workshop, figures).items()
+    }
+    record = {
+        "experiment": experiment.name,
+        "title": experiment.title,
+        "paper": experiment.paper,
+        "command": command,
+        "chmnet": __version__,
+        "seeds": list(workshop.setting.seeds(experiment.seeds)),
+        "data": _describe_data(workshop),
+        "training": _without_paths(workshop.setting.recipe),
+        "machine": describe_machine(),
+        "figures": figures,
+    }
+    contents = [
+        json.dumps(record, indent=1, ensure_ascii=False) + "\n",
+        _markdown(record, experiment, list(drawings)),
+        _comma_separated(experiment.tables(figures)),
+    ]
+    with ExitStack() as stack:
+        for path, text in zip(texts, contents, strict=True):
+            stack.enter_context(atomic_path(path, overwrite)).write_text(text, encoding="utf-8")
+        for path, drawing in drawings.items():
+            _save(drawing, stack.enter_context(atomic_path(path, overwrite)))
+    return [*texts, *drawings]
+
+
+def tables_of(experiment: Experiment, record: Mapping[str, Any]) -> str:
+    """The tables of a record in Markdown, each from the numbers in it."""
+    return "\n\n".join(table.markdown() for table in experiment.tables(record["figures"]))
+
+
+def _describe_data(workshop: Workshop) -> dict[str, Any]:
+    return {
+        benchmark.label: {
+            "pairs": len(workshop.pairs(name)),
+            "split": "test",
+            "protocol": benchmark.protocol.describe(),
+        }
+        for name, benchmark in workshop.benchmarks.items()
+    }
+
+
+def _without_paths(recipe: dict[str, Any]) -> dict[str, Any]:
+    sources = [{key: value for key, value in source.items() if key != "path"} for source in recipe["data"]]
+    return {**recipe, "data": sources}
+
+
+def _markdown(record: Mapping[str, Any], experiment: Experiment, drawings: list[Path]) -> str:
+    data = [
+        f"{label}, {facts['pairs']} {facts['split']} pairs: {facts['protocol']}"
+        for label, facts in record["data"].items()
+    ]
+    machine = record["machine"]
+    facts = [
+        f"Command: `{record['command']}`, chmnet {record['chmnet']}",
+        f"Seeds: {', '.join(map(str, record['seeds']))}",
+        *(f"Data: {line}" for line in data),
+        f"Training: `{json.dumps(record['training'], ensure_ascii=False)}`",
+        f"Machine: {machine['threads']} threads, {machine['simd']}, PyTorch {machine['torch']}",
+    ]
+    parts = [
+        f"# {experiment.title}",
+        f"In the paper: {experiment.paper}.",
+        tables_of(experiment, record),
+        *(f"![{path.stem}]({path.name})" for path in drawings),
+        "## How it was measured",
+        "\n".join(f"- {fact}" for fact in facts),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _comma_separated(tables: list[Table]) -> str:
+    """All tables below each other, an empty line between."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for number, table in enumerate(tables):
+        if number:
+            text.write("\n")
+        writer.writerows([table.headings, *table.rows])
+    return text.getvalue()
+
+
+def _save(drawing: Drawing, path: Path) -> None:
+    if isinstance(drawing, Figure):
+        drawing.savefig(path, format="png", dpi=150, metadata={"Software": None})
+    else:
+        drawing.save(path, format="PNG")

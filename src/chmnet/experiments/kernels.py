@@ -1,0 +1,91 @@
+"""Table 2: which weights the Hough layers share, and in how many dimensions they vote."""
+
+from collections.abc import Mapping
+
+from chmnet.experiments.ablation import MISSING, bars, measure_variants, pck_cells, pck_headings
+from chmnet.experiments.experiment import Drawing, Experiment, Figures, Table
+from chmnet.experiments.published import KERNELS
+from chmnet.experiments.recipe import training_config
+from chmnet.experiments.workshop import Workshop
+from chmnet.viz import plot_bars
+
+NAMES = {
+    "psi-6d": "psi, 6D-4D",
+    "full-6d": "full, 6D-4D",
+    "iso-6d": "iso, 6D-4D",
+    "psi-4d": "psi, 4D-4D",
+    "full-4d": "full, 4D-4D",
+    "iso-4d": "iso, 4D-4D",
+    "psi-6d-sparse": "psi, 6D-4D, K = 10",
+}
+SEEDS = 3
+
+
+def measure(workshop: Workshop) -> Figures:
+    """PCK of three runs of each kernel; weights, multiply-adds and time of all that follows the backbone."""
+    figures = measure_variants(workshop, list(NAMES), workshop.setting.seeds(SEEDS))
+    for variant, row in figures["rows"].items():
+        cost = workshop.cost(variant, training_config(variant, 0, workshop.setting.recipe).model, "head")
+        row["parameters"] = cost["parameters"]["votes"]
+        row["multiply_adds"] = cost["multiply_adds"]["total"] - cost["multiply_adds"]["backbone"]
+        row["milliseconds"] = cost["head"]["forward"]["model"]["median_ms"]
+        row["baseline_milliseconds"] = cost["head"]["forward"]["baseline"]["median_ms"]
+    return figures
+
+
+def tables(figures: Figures) -> list[Table]:
+    """What was measured, and what the paper reports."""
+    headings = [
+        "kernel",
+        *pck_headings(figures),
+        "weights",
+        "head, G multiply-adds",
+        "head, ms",
+        "authors' way, ms",
+    ]
+    rows = []
+    for variant, title in NAMES.items():
+        row = figures["rows"][variant]
+        rows.append(
+            [
+                title,
+                *pck_cells(figures, variant),
+                f"{row['parameters']:,}",
+                f"{row['multiply_adds'] / 1e9:.2f}",
+                f"{row['milliseconds']:.0f}",
+                f"{row['baseline_milliseconds']:.0f}",
+            ]
+        )
+    return [Table(headings, rows), _published()]
+
+
+def _published() -> Table:
+    headings = ["kernel (paper, ResNet-101)", "PF-PASCAL @0.05", "PF-PASCAL @0.1", "weights", "FLOPs (G)", "ms"]
+    rows = [
+        [
+            NAMES[variant],
+            row.pck_05,
+            row.pck_1,
+            f"{row.parameters:,}",
+            MISSING if row.giga_multiply_adds is None else str(row.giga_multiply_adds),
+            str(row.milliseconds),
+        ]
+        for variant, row in KERNELS.items()
+    ]
+    return Table(headings, rows)
+
+
+def draw(workshop: Workshop, figures: Figures) -> Mapping[str, Drawing]:
+    """Each run as a dot, means as bars."""
+    return {"": plot_bars(bars(figures, NAMES), "PCK (%)")}
+
+
+EXPERIMENT = Experiment(
+    "kernels",
+    "Kernels of the Hough layers",
+    "table 2, PCK over kernel types",
+    measure,
+    tables,
+    draw,
+    seeds=SEEDS,
+)

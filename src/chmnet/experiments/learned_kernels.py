@@ -1,0 +1,103 @@
+"""Learned kernels as maps of offsets, and what they have in common."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from chmnet.experiments.experiment import Drawing, Experiment, Figures, Table
+from chmnet.experiments.workshop import Workshop
+from chmnet.nn.hough import HoughMatching
+from chmnet.nn.kernels import titled_kernels
+from chmnet.nn.sharing import tap_groups
+from chmnet.viz import draw_kernels
+
+SHARINGS = ("psi", "iso", "full")
+
+
+def measure(workshop: Workshop) -> Figures:
+    """How weights go with offsets and distances, and how much of each kernel the two ways of sharing explain."""
+    rows: dict[str, Any] = {}
+    layers = {sharing: _layers(workshop, sharing) for sharing in SHARINGS}
+    for sharing, votes in layers.items():
+        for vote, layer in votes.items():
+            kernel, psi = (
+                each[vote].kernel()[0, 0].detach().double() for each in (layers[sharing], layers["psi"])
+            )
+            taps = tap_groups(layer.spatial, layer.scale, "full")
+            offset, far, near = (
+                values.double()[taps.index] for values in (taps.offset, taps.far_distance, taps.near_distance)
+            )
+            rows[f"{sharing}, {vote}"] = {
+                "weights": layer.groups.number,
+                "with_offset": _correlation(kernel, offset),
+                "with_distance": _correlation(kernel, far + near),
+                "with_psi": _correlation(kernel, psi),
+                **{
+                    f"explained_by_{way}": _explained(kernel, tap_groups(layer.spatial, layer.scale, way).index)
+                    for way in ("psi", "iso")
+                },
+            }
+    return {"rows": rows}
+
+
+def _layers(workshop: Workshop, sharing: str) -> dict[str, HoughMatching]:
+    head = workshop.trained(f"{sharing}-6d").load().head
+    assert isinstance(head.first, HoughMatching)
+    assert isinstance(head.last, HoughMatching)
+    return {"first vote (6D)": head.first, "last vote (4D)": head.last}
+
+
+def _correlation(one: Tensor, other: Tensor) -> float:
+    found = np.corrcoef(one.flatten().numpy(), other.flatten().numpy())[0, 1]
+    return round(float(found), 3)
+
+
+def _explained(kernel: Tensor, index: Tensor) -> float:
+    """The share of a kernel's variance that is left when each group of taps has its mean."""
+    values, groups = kernel.flatten(), index.flatten()
+    number = int(groups.max()) + 1
+    sums = torch.zeros(number, dtype=values.dtype).index_add(0, groups, values)
+    means = (sums / torch.bincount(groups, minlength=number))[groups]
+    return round(float(1 - (values - means).square().sum() / (values - values.mean()).square().sum()), 3)
+
+
+def tables(figures: Figures) -> list[Table]:
+    """Correlations from -1 to 1; explained variance from 0 to 1."""
+    keys = ["with_offset", "with_distance", "with_psi", "explained_by_psi", "explained_by_iso"]
+    rows = [
+        [title, f"{row['weights']:,}", *(f"{row[key]:.2f}" for key in keys)]
+        for title, row in figures["rows"].items()
+    ]
+    headings = [
+        "kernel",
+        "weights",
+        "correlation with offset",
+        "with distance",
+        "with the psi kernel",
+        "variance that psi groups explain",
+        "that iso groups explain",
+    ]
+    return [Table(headings, rows)]
+
+
+def draw(workshop: Workshop, figures: Figures) -> Mapping[str, Drawing]:
+    """The kernels of each sharing; psi without an ending."""
+    drawings: dict[str, Drawing] = {}
+    for sharing in SHARINGS:
+        model = workshop.trained(f"{sharing}-6d")
+        ending = "" if sharing == "psi" else f"-{sharing}"
+        drawings[ending] = draw_kernels(titled_kernels(model.load(), f"{sharing}, 6D-4D"))
+    return drawings
+
+
+EXPERIMENT = Experiment(
+    "learned-kernels",
+    "Learned kernels",
+    "figures of the learned psi, full and iso kernels in appendix A",
+    measure,
+    tables,
+    draw,
+)

@@ -1,0 +1,62 @@
+"""Table 3: what is lost when a part of the network is replaced or removed."""
+
+import statistics
+from collections.abc import Mapping
+
+from chmnet.experiments.ablation import bars, measure_variants, pck_cells, pck_headings
+from chmnet.experiments.experiment import Drawing, Experiment, Figures, Table
+from chmnet.experiments.published import MODULES
+from chmnet.experiments.workshop import Workshop
+from chmnet.viz import plot_bars
+
+NAMES = {
+    "psi-6d": "whole network",
+    "rhm": "CHM → RHM",
+    "without-last-vote": "without the last CHM layer",
+    "without-votes": "without CHM",
+    "without-gaussian": "without the kernel G",
+    "without-soft-sampler": "without the soft sampler",
+}
+SEEDS = 3
+
+
+def measure(workshop: Workshop) -> Figures:
+    """PCK of the whole network and of each without a part."""
+    return measure_variants(workshop, list(NAMES), workshop.setting.seeds(SEEDS))
+
+
+def tables(figures: Figures) -> list[Table]:
+    """PCK, and the loss against the whole network beside the paper's loss on PF-PASCAL."""
+    first = Table(
+        ["network", *pck_headings(figures)],
+        [[title, *pck_cells(figures, variant)] for variant, title in NAMES.items()],
+    )
+    whole = figures["rows"]["psi-6d"]["pck"]
+    rows = []
+    for variant, title in list(NAMES.items())[1:]:
+        found = figures["rows"][variant]["pck"]
+        changes = [
+            f"{statistics.fmean(values) - statistics.fmean(whole[name][alpha]):+.1f}"
+            for name in figures["benchmarks"]
+            for alpha, values in found[name].items()
+        ]
+        paper = [f"{ours - best:+.1f}" for ours, best in zip(MODULES[variant], MODULES["psi-6d"], strict=True)]
+        rows.append([title, *changes, *paper])
+    paper_headings = ["paper, PF-PASCAL @0.05", "paper, PF-PASCAL @0.1"]
+    return [first, Table(["change against the whole", *pck_headings(figures), *paper_headings], rows)]
+
+
+def draw(workshop: Workshop, figures: Figures) -> Mapping[str, Drawing]:
+    """Each run as a dot, means as bars."""
+    return {"": plot_bars(bars(figures, NAMES), "PCK (%)")}
+
+
+EXPERIMENT = Experiment(
+    "modules",
+    "Parts of the network replaced or removed",
+    "table 3, core modules",
+    measure,
+    tables,
+    draw,
+    seeds=SEEDS,
+)

@@ -1,0 +1,125 @@
+"""Several objects in one picture: do the surest matches join those that both pictures have?"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from chmnet.experiments.clutter import TOP, models
+from chmnet.experiments.example_pictures import ExamplePair, example_pairs
+from chmnet.experiments.experiment import Drawing, Experiment, Figures, Table
+from chmnet.experiments.workshop import Workshop
+from chmnet.matcher import Matcher
+from chmnet.metrics import inside
+from chmnet.result import Matches
+from chmnet.training.views import Texture
+from chmnet.viz import contact_sheet, draw_inside_matches
+
+SIDE = 480
+CELL = SIDE // 2
+FILLED = 0.9
+"""Share of its cell that a picture fills."""
+SCENES_SHOWN = 2
+Box = tuple[float, float, float, float]
+
+
+class Scene(NamedTuple):
+    """Two pictures with two objects in common and one each that the other lacks."""
+
+    title: str
+    source: Image.Image
+    target: Image.Image
+    source_boxes: tuple[Box, Box]
+    target_boxes: tuple[Box, Box]
+    """Row by row the same objects as in the source."""
+
+
+def scenes(pairs: list[ExamplePair]) -> Iterator[Scene]:
+    """A scene for each pair and the next: both pairs, and as strangers a picture each of two others."""
+    for number, first in enumerate(pairs):
+        second, third, fourth = (pairs[(number + step) % len(pairs)] for step in (1, 2, 3))
+        source, source_boxes = _compose([first.source, second.source, third.source], (0, 3, 1), 2 * number)
+        target, target_boxes = _compose([first.target, second.target, fourth.target], (2, 1, 0), 2 * number + 1)
+        yield Scene(f"{first.title}; {second.title}", source, target, source_boxes, target_boxes)
+
+
+def _compose(
+    pictures: list[Image.Image], cells: tuple[int, int, int], seed: int
+) -> tuple[Image.Image, tuple[Box, Box]]:
+    """Pictures in three of four cells, on a generated background; and the boxes of the first two."""
+    canvas = Texture(1000 + seed).picture((SIDE, SIDE))
+    boxes = []
+    for picture, cell in zip(pictures, cells, strict=True):
+        factor = FILLED * CELL / max(picture.size)
+        width, height = (max(1, round(side * factor)) for side in picture.size)
+        left = (cell % 2) * CELL + (CELL - width) // 2
+        top = (cell // 2) * CELL + (CELL - height) // 2
+        canvas.paste(picture.convert("RGB").resize((width, height), Image.Resampling.LANCZOS), (left, top))
+        boxes.append((float(left), float(top), float(left + width), float(top + height)))
+    return canvas, (boxes[0], boxes[1])
+
+
+def _joined(scene: Scene, matches: Matches) -> np.ndarray:
+    """``2 n``: for each common object, which matches lie on it at both ends."""
+    return np.array(
+        [
+            inside(matches.source, source) & inside(matches.target, target)
+            for source, target in zip(scene.source_boxes, scene.target_boxes, strict=True)
+        ]
+    )
+
+
+def measure(workshop: Workshop) -> Figures:
+    """Of the surest matches of every scene: how many join the same object, and how many objects get any."""
+    all_scenes = list(scenes(example_pairs(workshop)))
+    rows: dict[str, Any] = {}
+    for title, model in models(workshop).items():
+        matcher = Matcher(model.load())
+        joined = [_joined(scene, matcher.match(scene.source, scene.target).matches(TOP)) for scene in all_scenes]
+        rows[title] = {
+            "joined": [round(float(found.any(axis=0).mean()), 4) for found in joined],
+            "objects": [int((found.mean(axis=1) >= 0.1).sum()) for found in joined],
+        }
+    return {"scenes": [scene.title for scene in all_scenes], "rows": rows}
+
+
+def tables(figures: Figures) -> list[Table]:
+    """Means over the scenes."""
+    number = len(figures["scenes"])
+    rows = [
+        [title, f"{100 * np.mean(row['joined']):.1f}", f"{sum(row['objects'])} of {2 * number}"]
+        for title, row in figures["rows"].items()
+    ]
+    headings = [
+        f"matches, {number} scenes",
+        "of the 300 surest join a common object (%)",
+        "objects with 30 or more",
+    ]
+    return [Table(headings, rows)]
+
+
+def draw(workshop: Workshop, figures: Figures) -> Mapping[str, Drawing]:
+    """The surest matches of a few scenes: a row a model, a column a scene."""
+    chosen = list(scenes(example_pairs(workshop)))[:SCENES_SHOWN]
+    drawings, captions = [], []
+    for title, model in models(workshop).items():
+        matcher = Matcher(model.load())
+        for scene in chosen:
+            matches = matcher.match(scene.source, scene.target).matches(TOP)
+            right = _joined(scene, matches).any(axis=0)
+            drawings.append(
+                draw_inside_matches(scene.source, scene.target, matches.source, matches.target, right, side=300)
+            )
+            captions.append(f"{title}: {100 * right.mean():.0f} % join the same object")
+    return {"": contact_sheet(drawings, captions, columns=SCENES_SHOWN, side=None)}
+
+
+EXPERIMENT = Experiment(
+    "multiple",
+    "Several objects in one picture",
+    "figure “Multiple instance matching”",
+    measure,
+    tables,
+    draw,
+)

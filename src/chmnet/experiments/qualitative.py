@@ -1,0 +1,142 @@
+"""Pictures warped onto others by a thin-plate spline, and what goes wrong, with lines as long as the errors."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from chmnet.data import Pair
+from chmnet.errors import InputError
+from chmnet.experiments.example_pictures import example_pairs
+from chmnet.experiments.experiment import Drawing, Experiment, Figures, Table
+from chmnet.experiments.workshop import Model, Workshop
+from chmnet.matcher import Matcher
+from chmnet.metrics import alpha_key, per_pair
+from chmnet.pictures import open_picture
+from chmnet.result import MatchResult
+from chmnet.viz import contact_sheet, draw_errors
+
+PAIRS_SHOWN = 4
+FAILURES_SHOWN = 4
+MODELS = ("chmnet-lite", "hough-prior", "nearest-neighbour")
+QUARTER_TURN = np.array([[0.25, 0.25], [0.75, 0.25], [0.5, 0.5], [0.25, 0.75], [0.75, 0.75]])
+"""Points of a picture that is mirrored or turned, as shares of its width and height."""
+
+
+def measure(workshop: Workshop) -> Figures:
+    """How PCK is spread over the pairs of each benchmark: the best, the middle, the lost."""
+    rows: dict[str, Any] = {}
+    for name in MODELS:
+        for benchmark, wanted in workshop.benchmarks.items():
+            file = workshop.predictions(Model(name, name), benchmark)
+            scores = per_pair(workshop.pairs(benchmark), file.predictions.values(), wanted.protocol)
+            alpha = max(wanted.protocol.alphas)
+            values = np.array([score[alpha] for score in scores.values()])
+            rows.setdefault(name, {})[wanted.label] = {
+                "alpha": alpha_key(alpha),
+                "pairs": len(values),
+                "all": round(float((values == 100).mean()), 4),
+                "half": round(float((values >= 50).mean()), 4),
+                "none": round(float((values == 0).mean()), 4),
+            }
+    return {"rows": rows}
+
+
+def tables(figures: Figures) -> list[Table]:
+    """Shares of pairs in percent."""
+    rows = [
+        [name, label, row["alpha"], *(f"{100 * row[key]:.1f}" for key in ("all", "half", "none"))]
+        for name, benchmarks in figures["rows"].items()
+        for label, row in benchmarks.items()
+    ]
+    headings = ["model", "data", "α", "all keypoints right (%)", "half or more (%)", "none (%)"]
+    return [Table(headings, rows)]
+
+
+def draw(workshop: Workshop, figures: Figures) -> Mapping[str, Drawing]:
+    """Warps of the example pictures; how mirrored and turned pictures fail; both for each benchmark."""
+    matchers = {name: Matcher(Model(name, name).load()) for name in MODELS}
+    examples = [(pair.title, pair.source, pair.target) for pair in example_pairs(workshop)]
+    drawings: dict[str, Drawing] = {
+        "": _draw_warps(matchers, examples),
+        "-failures": _draw_known_failures(matchers[MODELS[0]], examples[0][1]),
+    }
+    for benchmark, wanted in workshop.benchmarks.items():
+        pairs = workshop.pairs(benchmark)
+        file = workshop.predictions(Model(MODELS[0], MODELS[0]), benchmark)
+        scores = per_pair(pairs, file.predictions.values(), wanted.protocol)
+        order = sorted(pairs, key=lambda pair: -sum(scores[pair.name].values()))
+        shown = [order[place] for place in np.linspace(0, len(order) // 2, PAIRS_SHOWN).astype(int)]
+        opened = [(pair.category, *_open(pair)) for pair in shown]
+        drawings[f"-{benchmark}"] = _draw_warps(matchers, opened)
+        worst = order[-FAILURES_SHOWN:]
+        errors = [
+            draw_errors(
+                *_open(pair), pair.source.keypoints, file.predictions[pair.name].points, pair.target.keypoints
+            )
+            for pair in worst
+        ]
+        drawings[f"-{benchmark}-failures"] = contact_sheet(
+            errors, [pair.category for pair in worst], columns=2, side=None
+        )
+    return drawings
+
+
+def _open(pair: Pair) -> tuple[Image.Image, Image.Image]:
+    return open_picture(pair.source.path), open_picture(pair.target.path)
+
+
+def _draw_warps(matchers: Mapping[str, Matcher], pairs: list[tuple[str, Image.Image, Image.Image]]) -> Image.Image:
+    """A row a pair: source, target, and the source warped by each model."""
+    pictures, captions = [], []
+    for title, source, target in pairs:
+        pictures += [source, target]
+        captions += [title, "target"]
+        for name, matcher in matchers.items():
+            pictures.append(_warp(matcher.match(source, target)))
+            captions.append(name)
+    return contact_sheet(pictures, captions, columns=2 + len(matchers), side=200)
+
+
+def _warp(result: MatchResult) -> Image.Image:
+    """Through the confident matches; where these are too few, a grey picture says that there is no warp."""
+    try:
+        return result.warp("tps")
+    except InputError:
+        height, width = result.target_size
+        return Image.new("RGB", (width, height), "#bbbbbb")
+
+
+def _draw_known_failures(matcher: Matcher, picture: Image.Image) -> Image.Image:
+    """A picture matched with itself mirrored and turned: the truth is known, and votes of one offset lose it."""
+    shares = QUARTER_TURN
+    changed = {
+        "mirrored": (ImageOps.mirror(picture), np.column_stack([1 - shares[:, 0], shares[:, 1]])),
+        "upside down": (picture.rotate(180), 1 - shares),
+        "turned by 45°": (picture.rotate(45, fillcolor="white"), _turn(shares, picture.size)),
+    }
+    drawn = []
+    for target, truth in changed.values():
+        points, true = shares * picture.size, truth * target.size
+        found = matcher.match(picture, target).locate(points)
+        drawn.append(draw_errors(picture, target, points, found, true))
+    return contact_sheet(drawn, list(changed), columns=3, side=None)
+
+
+def _turn(shares: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Points of a picture after a turn by 45° to the left around its middle, as shares of its sides."""
+    middle = np.array(size) / 2
+    angle = np.deg2rad(45)
+    turn = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
+    return ((shares * size - middle) @ turn.T + middle) / size
+
+
+EXPERIMENT = Experiment(
+    "qualitative",
+    "Warped pictures, and failures",
+    "figures of TPS-warped results and of failure cases in appendix C",
+    measure,
+    tables,
+    draw,
+)

@@ -1,0 +1,79 @@
+"""How the models of the ablations are trained: one recipe, and what each variant changes of it."""
+
+from typing import Any
+
+from chmnet.training.config import TrainingConfig
+
+RECIPE: dict[str, Any] = {
+    # The paper's network, its votes and projections from random weights, on features that are computed once.
+    "model": {
+        "backbone": {
+            "name": "efficientnet-lite0",
+            "layers": ["blocks.8", "blocks.10", "blocks.14"],
+            "frozen": True,
+        },
+        "transfer": {"temperature": 0.003},
+    },
+    "init": "random",
+    # A hundred steps: without the second loss and a low temperature, votes would hardly have begun to learn.
+    "match_loss": 0.1,
+    "match_temperature": 0.01,
+    "epochs": 1,
+    "batch_size": 8,
+    "learning_rate": 0.003,
+    "schedule": "cosine",
+    "warmup_steps": 10,
+    "clip_norm": 1.0,
+    "average_decay": 0.95,
+    "augmentation": {"swap": 0.5, "flip": 0.5},
+    "data": [
+        {"dataset": "pf-pascal", "count": 400},
+        {"dataset": "animal-pose", "maximum_pairs": 1000, "count": 400},
+    ],
+    "validation": [],  # the last weights count: nothing is chosen
+}
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    # Table 2 of the paper: sharing of weights × dimensions of the votes.
+    "psi-6d": {},
+    "iso-6d": {"first_sharing": "iso", "last_sharing": "iso"},
+    "full-6d": {"first_sharing": "full", "last_sharing": "full"},
+    "psi-4d": {"dimensions": "4d-4d"},
+    "iso-4d": {"dimensions": "4d-4d", "first_sharing": "iso", "last_sharing": "iso"},
+    "full-4d": {"dimensions": "4d-4d", "first_sharing": "full", "last_sharing": "full"},
+    "psi-6d-sparse": {"keep_top": 10},
+    # Table 3: parts replaced or removed.
+    "rhm": {"matching": "regularised-hough"},
+    "without-last-vote": {"last_layer": False},
+    "without-votes": {"matching": "none"},
+    "without-gaussian": {"transfer": {"gaussian_sigma": 0}},
+    "without-soft-sampler": {"transfer": {"sampler": "nearest"}},
+    # Neighbourhood consensus, of NC-Net's channels and of one.
+    "consensus-16": {"matching": "consensus", "consensus_channels": [16, 16, 1]},
+    "consensus-1": {"matching": "consensus", "consensus_channels": [1, 1, 1]},
+}
+"""What each variant changes of the recipe's model."""
+
+
+def variant_changes(name: str) -> dict[str, Any]:
+    """Changes of the model; a variant's name may end in its channels.
+
+    Example:
+        >>> variant_changes("psi-4d-16-channels")
+        {'dimensions': '4d-4d', 'channels': 16}
+    """
+    if name.endswith("-channels"):
+        kernel, channels = name.removesuffix("-channels").rsplit("-", 1)
+        return {**VARIANTS[kernel], "channels": int(channels)}
+    return VARIANTS[name]
+
+
+def training_config(name: str, seed: int, recipe: dict[str, Any] = RECIPE) -> TrainingConfig:
+    """The run of one variant with one seed.
+
+    Example:
+        >>> training_config("psi-4d", seed=1).model.dimensions
+        '4d-4d'
+    """
+    base = TrainingConfig.from_dict(recipe)
+    return base.replace(seed=seed, model=base.model.replace(**variant_changes(name)))

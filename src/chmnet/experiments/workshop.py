@@ -1,0 +1,228 @@
+"""Where experiments get what they show: trained models, scored predictions, measured costs. Each is made once."""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from chmnet import data
+from chmnet.atomic import atomic_path
+from chmnet.benchmark import Plan
+from chmnet.benchmark import run as measure_cost
+from chmnet.config import ModelConfig
+from chmnet.data import Pair
+from chmnet.errors import InputError
+from chmnet.evaluation import Header, PredictionFile, check_pairs, evaluate, predict
+from chmnet.evaluation.predict import describe_model
+from chmnet.experiments.recipe import RECIPE, training_config
+from chmnet.experiments.synthetic_set import SIZE, write_synthetic_set
+from chmnet.metrics import DEFAULT_PROTOCOLS, Protocol
+from chmnet.nn.chmnet import CHMNet
+from chmnet.training.batches import FeatureCache
+from chmnet.training.config import TrainingConfig
+from chmnet.training.loop import CONFIG, LAST, train
+from chmnet.weights import load_model
+
+Say = Callable[[str], None]
+Track = Callable[[Sequence[Pair]], Iterable[Pair]]
+
+QUICK_CATEGORIES = 2
+QUICK_RECIPE: dict[str, Any] = {
+    **RECIPE,
+    "model": {
+        "backbone": {"name": "efficientnet-lite0", "frozen": True},
+        "transfer": {"temperature": 0.003},
+        "image_size": list(SIZE),
+    },
+    "batch_size": 4,
+    "warmup_steps": 1,
+}
+"""The recipe for a try: few and small pictures, two steps. Its data is the synthetic set."""
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Test pairs, and how they are scored."""
+
+    label: str
+    """What tables call it."""
+    dataset: str
+    root: Path
+    protocol: Protocol
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The data of a whole set of experiments, and how models are trained on it."""
+
+    benchmarks: dict[str, Benchmark]
+    root: Path
+    """The folder that holds the training data."""
+    recipe: dict[str, Any]
+    quick: bool = False
+
+    @staticmethod
+    def real(root: Path) -> "Setting":
+        """PF-PASCAL and PF-WILLOW, below a root.
+
+        Raises:
+            InputError: one of the folders is missing.
+        """
+        labels = {"pf-pascal": "PF-PASCAL", "pf-willow": "PF-WILLOW"}
+        for name in labels:
+            data.find_dataset(name, root, "test")
+        return Setting(
+            {name: Benchmark(label, name, root, DEFAULT_PROTOCOLS[name]) for name, label in labels.items()},
+            root,
+            RECIPE,
+        )
+
+    @staticmethod
+    def synthetic(folder: Path) -> "Setting":
+        """The small synthetic set, written below ``folder``, for a try that takes seconds."""
+        root = write_synthetic_set(folder / "synthetic", QUICK_CATEGORIES)
+        source = {"dataset": "coco", "path": str(root), "count": 8}
+        protocol = DEFAULT_PROTOCOLS["coco"]
+        return Setting(
+            {"synthetic": Benchmark("synthetic set", "coco", root, protocol)},
+            root,
+            {**QUICK_RECIPE, "data": [source]},
+            quick=True,
+        )
+
+    def seeds(self, number: int) -> tuple[int, ...]:
+        """The seeds of runs that are repeated: as many as asked for, two in a try."""
+        return tuple(range(min(number, 2) if self.quick else number))
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model to evaluate or draw, and what tables call it."""
+
+    label: str
+    name: str
+    """A name from ``chmnet models``, or a model file."""
+    backbone: str = ""
+    backbone_weights: str = ""
+    changes: dict[str, Any] = field(default_factory=dict)
+
+    def load(self) -> CHMNet:
+        """The network, ready for inference."""
+        return load_model(self.name, self.backbone, self.backbone_weights, self.changes)
+
+
+class Workshop:
+    """Makes and keeps what experiments need; whatever is there already is not made again.
+
+    Args:
+        folder: for ``runs`` (trained models), ``predictions`` and ``costs``; experiments that share it share them.
+        setting: data and recipe.
+        resnet50: file with the weights of ResNet-50; empty: what needs them is left out.
+        examples: folder of chmnet's example pictures.
+        say: told about each thing that is made.
+        track: goes through pairs, for progress.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        setting: Setting,
+        resnet50: str = "",
+        examples: Path = Path("examples"),
+        say: Say = lambda text: None,
+        track: Track = iter,
+    ) -> None:
+        self.folder, self.setting, self.resnet50, self.examples = folder, setting, resnet50, examples
+        self.say, self.track = say, track
+        self._features = FeatureCache(memory_bytes=3 * 2**30)
+        self._pairs: dict[str, list[Pair]] = {}
+
+    def __enter__(self) -> "Workshop":
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._features.__exit__(*exception)
+
+    @property
+    def benchmarks(self) -> dict[str, Benchmark]:
+        """The setting's benchmarks by name."""
+        return self.setting.benchmarks
+
+    def pairs(self, benchmark: str) -> list[Pair]:
+        """The test pairs of a benchmark."""
+        if benchmark not in self._pairs:
+            wanted = self.benchmarks[benchmark]
+            self._pairs[benchmark] = data.load_pairs(wanted.dataset, wanted.root, "test")
+        return self._pairs[benchmark]
+
+    def trained(self, variant: str, seed: int = 0) -> Model:
+        """The model of a variant of the recipe: trained now, finished now, or from an earlier time.
+
+        Raises:
+            InputError: the folder of the run holds another one.
+        """
+        config = training_config(variant, seed, self.setting.recipe)
+        name = f"{variant}-seed-{seed}"
+        run = self.folder / "runs" / name
+        if (run / CONFIG).exists() and TrainingConfig.from_toml(run / CONFIG) != config:
+            raise InputError(f"{run} was trained by another recipe; remove it, or name another folder")
+        if not (run / LAST).exists():
+            self.say(f"training {name}")
+            train(config, run, self.setting.root, resume=True, cache=self._features)
+        return Model(name, str(run / LAST))
+
+    def evaluated(self, model: Model, benchmark: str, **protocol: Any) -> dict[str, Any]:
+        """PCK of a model on a benchmark, and its robustness to clutter where objects have boxes.
+
+        Args:
+            model: the model.
+            benchmark: name of one of the setting's.
+            protocol: changes of the benchmark's protocol.
+        """
+        pairs, wanted = self.pairs(benchmark), self.benchmarks[benchmark]
+        return evaluate(pairs, self.predictions(model, benchmark), wanted.protocol.replace(**protocol))
+
+    def predictions(self, model: Model, benchmark: str) -> PredictionFile:
+        """Where a model puts the keypoints of a benchmark: all pairs, predicted now or at an earlier time."""
+        pairs, wanted = self.pairs(benchmark), self.benchmarks[benchmark]
+        with_boxes = all(side.box or side.mask for pair in pairs for side in (pair.source, pair.target))
+        check_pairs(pairs, wanted.protocol, with_boxes)
+        network = model.load()
+        header = Header.of(wanted.dataset, "test", pairs, describe_model(model.label, network), with_boxes)
+        folder = self.folder / "predictions"
+        folder.mkdir(parents=True, exist_ok=True)
+        file = PredictionFile(folder / f"{model.label}-{benchmark}-{header.model['weights_sha256'][:8]}.jsonl")
+        if not file.complete:
+            self.say(f"{model.label} on {wanted.label}: {len(pairs) - len(file.predictions)} pairs")
+        predict(pairs, network, file, header, self.track)
+        return file
+
+    def cost(self, label: str, config: ModelConfig, part: str) -> dict[str, Any]:
+        """What a model costs, as ``chmnet benchmark --only PART`` measures it.
+
+        Whoever wants times to trust leaves the machine alone meanwhile.
+
+        Args:
+            label: what the report calls the model.
+            config: its configuration; the weights are random.
+            part: ``head`` or ``pair``.
+        """
+        file = self.folder / "costs" / f"{label}-{part}.json"
+        if file.exists():
+            kept: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+            if kept["model"]["config"] == config.to_dict():
+                return kept
+        self.say(f"measuring the cost of {label}")
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            network = CHMNet(config).eval()
+        size = (config.image_size[0], config.image_size[1])
+        repeats = 1 if self.setting.quick else 9
+        report = measure_cost(Plan(network, label, size, parts=(part,), repeats=repeats))
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_path(file) as temporary:
+            temporary.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        return report
