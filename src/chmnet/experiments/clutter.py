@@ -81,11 +81,11 @@ def draw(workshop: Workshop, figures: Figures) -> Mapping[str, Drawing]:
 def _draw_pair(matcher: Matcher, pair: Pair) -> tuple[Image.Image, float]:
     source, target = open_picture(pair.source.path), open_picture(pair.target.path)
     matches = matcher.match(source, target).matches(TOP)
-    assert pair.source.box is not None and pair.target.box is not None, "the benchmark has boxes"
+    assert pair.source.box is not None, "the benchmark has boxes"
+    assert pair.target.box is not None, "the benchmark has boxes"
     right = inside(matches.source, pair.source.box) & inside(matches.target, pair.target.box)
-    return draw_inside_matches(source, target, matches.source, matches.target, right, side=200), float(
-        right.mean()
-    )
+    drawing = draw_inside_matches(source, target, matches.source, matches.target, right, side=200)
+    return drawing, float(right.mean())
 
 
 EXPERIMENT = Experiment(

@@ -107,7 +107,7 @@ def draw(workshop: Workshop, figures: Figures) -> Mapping[str, Drawing]:
         matcher = Matcher(model.load())
         for scene in chosen:
             matches = matcher.match(scene.source, scene.target).matches(TOP)
-            right = _joined(scene, matches).any(axis=0)
+            right = np.asarray(_joined(scene, matches).any(axis=0))
             drawings.append(
                 draw_inside_matches(scene.source, scene.target, matches.source, matches.target, right, side=300)
             )

@@ -34,8 +34,8 @@ def write_synthetic_set(folder: Path, categories: int = 2, views: int = 3) -> Pa
         >>> import tempfile
         >>> from chmnet import data
         >>> folder = write_synthetic_set(Path(tempfile.mkdtemp()))
-        >>> len(data.load_pairs("coco", folder, "test"))  # 2 textures, 3 pairs of views each, both ways
-        12
+        >>> len(data.load_pairs("coco", folder, "test"))  # 2 textures, 3 views of each
+        6
     """
     folder.mkdir(parents=True, exist_ok=True)
     for number, split in enumerate(("train", "test")):
@@ -48,7 +48,8 @@ def write_synthetic_set(folder: Path, categories: int = 2, views: int = 3) -> Pa
 
 
 def _write_split(folder: Path, split: str, textures: range, views: int) -> dict[str, object]:
-    images, annotations = [], []
+    images: list[dict[str, object]] = []
+    annotations: list[dict[str, object]] = []
     for seed in textures:
         points = np.random.default_rng([seed, 5]).uniform(-0.6, 0.6, (KEYPOINTS, 2))
         for view in range(views):
