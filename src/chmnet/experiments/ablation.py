@@ -11,30 +11,35 @@ MISSING = "–"
 
 
 def measure_variants(
-    workshop: Workshop, variants: Sequence[str], seeds: Sequence[int] | Mapping[str, Sequence[int]]
+    workshop: Workshop,
+    variants: Sequence[str],
+    seeds: Sequence[int] | Mapping[str, Sequence[int]],
+    benchmarks: Sequence[str] | None = None,
 ) -> Figures:
-    """Train variants of the recipe and measure them on every benchmark.
+    """Train variants of the recipe and measure them.
 
     Args:
         workshop: makes the models.
         variants: names, see :mod:`chmnet.experiments.recipe`.
         seeds: of all variants, or of each.
+        benchmarks: names of those to measure on; ``None``: all of the setting's.
 
     Returns:
         ``benchmarks``: their labels by name; ``rows``: for each variant its seeds, and PCK by benchmark and α, one
         value a seed.
     """
+    names = list(workshop.benchmarks) if benchmarks is None else benchmarks
     rows: dict[str, Any] = {}
     for variant in variants:
         own = seeds[variant] if isinstance(seeds, Mapping) else seeds
-        row: dict[str, Any] = {name: {} for name in workshop.benchmarks}
+        row: dict[str, Any] = {name: {} for name in names}
         for seed in own:
             model = workshop.trained(variant, seed)
             for name, found in row.items():
                 for alpha, value in workshop.evaluated(model, name)["pck"].items():
                     found.setdefault(alpha, []).append(round(value, 3))
         rows[variant] = {"seeds": list(own), "pck": row}
-    labels = {name: benchmark.label for name, benchmark in workshop.benchmarks.items()}
+    labels = {name: workshop.benchmarks[name].label for name in names}
     return {"benchmarks": labels, "rows": rows}
 
 
