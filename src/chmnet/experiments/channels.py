@@ -25,7 +25,7 @@ def variant(sharing: str, channels: int) -> str:
 
 
 def measure(workshop: Workshop) -> Figures:
-    """PCK of two runs of every sharing and number of channels; of neighbourhood consensus, as slow as it is, one."""
+    """PCK of two runs of every sharing and number of channels; one of neighbourhood consensus, which is slow."""
     seeds = {
         variant(sharing, channels): workshop.setting.seeds(SEEDS) for sharing in SHARINGS for channels in CHANNELS
     }
