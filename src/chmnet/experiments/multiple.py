@@ -35,10 +35,16 @@ class Scene(NamedTuple):
     """Row by row the same objects as in the source."""
 
 
+SCENES = ((0, 2, 1, 6), (1, 2, 6, 4), (3, 6, 2, 1), (4, 1, 6, 2), (5, 2, 6, 1), (6, 1, 2, 3))
+"""Numbers of example pairs: two that the pictures have in common, and those of a stranger in each.
+
+Strangers are of another kind than all others: a bear among cars and donkeys, not a gnu."""
+
+
 def scenes(pairs: list[ExamplePair]) -> Iterator[Scene]:
-    """A scene for each pair and the next: both pairs, and as strangers a picture each of two others."""
-    for number, first in enumerate(pairs):
-        second, third, fourth = (pairs[(number + step) % len(pairs)] for step in (1, 2, 3))
+    """Pictures composed of the example pictures; the common objects lie at different places."""
+    for number, chosen in enumerate(SCENES):
+        first, second, third, fourth = (pairs[place % len(pairs)] for place in chosen)
         source, source_boxes = _compose([first.source, second.source, third.source], (0, 3, 1), 2 * number)
         target, target_boxes = _compose([first.target, second.target, fourth.target], (2, 1, 0), 2 * number + 1)
         yield Scene(f"{first.title}; {second.title}", source, target, source_boxes, target_boxes)
@@ -48,7 +54,7 @@ def _compose(
     pictures: list[Image.Image], cells: tuple[int, int, int], seed: int
 ) -> tuple[Image.Image, tuple[Box, Box]]:
     """Pictures in three of four cells, on a generated background; and the boxes of the first two."""
-    canvas = Texture(1000 + seed).picture((SIDE, SIDE))
+    canvas = Image.blend(Texture(1000 + seed).picture((SIDE, SIDE)), Image.new("RGB", (SIDE, SIDE), "white"), 0.6)
     boxes = []
     for picture, cell in zip(pictures, cells, strict=True):
         factor = FILLED * CELL / max(picture.size)
