@@ -17,7 +17,7 @@ NAMES = {
     "without-gaussian": "without the kernel G",
     "without-soft-sampler": "without the soft sampler",
 }
-SEEDS = 3
+SEEDS = 2
 
 
 def measure(workshop: Workshop) -> Figures:
