@@ -1,6 +1,7 @@
 """The documentation is true: its code runs, its commands parse, its links lead somewhere, its reference is new."""
 
 import itertools
+import json
 import re
 import runpy
 import shlex
@@ -15,6 +16,10 @@ import typer
 import chmnet.viz
 from chmnet.cli.app import app
 from chmnet.cli.reference import commands, parameters, reference
+from chmnet.errors import InputError
+from chmnet.experiments.document import fill_tables
+from chmnet.experiments.experiment import tables_of
+from chmnet.experiments.registry import EXPERIMENTS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md", *ROOT.glob("docs/*.md")]
@@ -116,3 +121,35 @@ def test_all_pictures_are_drawn(pictures: dict, tmp_path: Path) -> None:
     for path in tmp_path.iterdir():
         assert (ROOT / "docs" / "images" / path.name).exists()
     assert len(list(tmp_path.iterdir())) == 11
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_results_have_a_record_and_its_tables(name: str) -> None:
+    page, file = (ROOT / "docs" / "results.md").read_text(encoding="utf-8"), ROOT / "results" / f"{name}.json"
+    record = json.loads(file.read_text(encoding="utf-8"))
+    assert "--quick" not in record["command"], "numbers of a try are no results"
+    assert file.stat().st_size < 100_000
+    assert f"<!-- tables of {name}.json -->\n{tables_of(EXPERIMENTS[name], record)}\n" in page
+
+
+def test_results_are_filled_in() -> None:
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    assert fill_tables(page, ROOT / "results") == page, "run `make docs`"
+
+
+def test_a_changed_record_changes_the_page(tmp_path: Path) -> None:
+    shutil.copytree(
+        ROOT / "results",
+        tmp_path / "results",
+        ignore=lambda folder, names: [name for name in names if not name.endswith(".json")],
+    )
+    file, page = tmp_path / "results" / "kernels.json", (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    record = json.loads(file.read_text(encoding="utf-8"))
+    record["figures"]["rows"]["psi-6d"]["parameters"] += 1
+    file.write_text(json.dumps(record), encoding="utf-8")
+    assert fill_tables(page, tmp_path / "results") != page
+
+
+def test_tables_without_a_record_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no record"):
+        fill_tables("<!-- tables of kernels.json -->\n<!-- end of tables -->", tmp_path)
