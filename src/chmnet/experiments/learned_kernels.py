@@ -32,6 +32,9 @@ def measure(workshop: Workshop) -> Figures:
             )
             rows[f"{sharing}, {vote}"] = {
                 "weights": layer.groups.number,
+                "chance": round(
+                    (tap_groups(layer.spatial, layer.scale, "psi").number - 1) / (kernel.numel() - 1), 3
+                ),
                 "with_offset": _correlation(kernel, offset),
                 "with_distance": _correlation(kernel, far + near),
                 "with_psi": _correlation(kernel, psi),
@@ -66,7 +69,7 @@ def _explained(kernel: Tensor, index: Tensor) -> float:
 
 def tables(figures: Figures) -> list[Table]:
     """Correlations from -1 to 1; explained variance from 0 to 1."""
-    keys = ["with_offset", "with_distance", "with_psi", "explained_by_psi", "explained_by_iso"]
+    keys = ["with_offset", "with_distance", "with_psi", "explained_by_psi", "chance", "explained_by_iso"]
     rows = [
         [title, f"{row['weights']:,}", *(f"{row[key]:.2f}" for key in keys)]
         for title, row in figures["rows"].items()
@@ -78,6 +81,7 @@ def tables(figures: Figures) -> list[Table]:
         "with distance",
         "with the psi kernel",
         "variance that psi groups explain",
+        "of random weights",
         "that iso groups explain",
     ]
     return [Table(headings, rows)]

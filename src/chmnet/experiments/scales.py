@@ -14,7 +14,7 @@ from chmnet.matcher import Matcher
 from chmnet.pictures import open_picture
 from chmnet.viz import contact_sheet, draw_scales, plot_grids
 
-PAIRS_MEASURED = 300
+PAIRS_MEASURED = 150
 PAIRS_SHOWN = 4
 POINTS_SHOWN = 12
 
