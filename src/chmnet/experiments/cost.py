@@ -73,7 +73,7 @@ def tables(figures: Figures) -> list[Table]:
         "ms",
         "authors' way, ms",
         "ratio",
-        "memory (MB)",
+        "working memory (MB)",
         "authors' way, MB",
         "paper: FLOPs (G)",
         "paper: ms (GPU)",
