@@ -15,17 +15,17 @@ PANEL_INCHES = 3.2
 
 
 def plot_bars(groups: Mapping[str, Mapping[str, Runs]], label: str, from_zero: bool = False) -> Figure:
-    """A panel for each group, in it a bar for each name: the mean of its runs, which are dots.
+    """A panel for each group, in it a row for each name: its runs are dots, their mean is a stroke, or a bar.
 
     Args:
         groups: runs by name, by group; all groups have the same names.
         label: of the axis of values.
-        from_zero: begin at zero, so that lengths can be compared; else where the runs lie.
+        from_zero: begin at zero and draw bars, whose lengths compare; else begin where the runs lie.
 
     Example:
         >>> figure = plot_bars({"PF-PASCAL": {"psi": [50.0, 52.0], "iso": [47.0]}}, "PCK (%)")
-        >>> len(figure.axes[0].patches)
-        2
+        >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
+        ['psi', 'iso']
     """
     names = list(next(iter(groups.values())))
     height = 1.1 + 0.32 * len(names)
@@ -33,9 +33,12 @@ def plot_bars(groups: Mapping[str, Mapping[str, Runs]], label: str, from_zero: b
     panels = figure.subplots(1, len(groups), sharey=True, squeeze=False)[0]
     for axes, (title, runs) in zip(panels, groups.items(), strict=True):
         means = [statistics.fmean(runs[name]) for name in names]
-        axes.barh(range(len(names)), means, color=[colour(number) for number in range(len(names))], alpha=0.35)
         for number, name in enumerate(names):
-            axes.plot(runs[name], [number] * len(runs[name]), "o", color=colour(number), markersize=4)
+            if from_zero:
+                axes.barh(number, means[number], color=colour(number), alpha=0.35)
+            else:
+                axes.plot(means[number], number, "|", color=colour(number), markersize=18, markeredgewidth=3)
+            axes.plot(runs[name], [number] * len(runs[name]), "o", color=colour(number), markersize=5, alpha=0.7)
         values = [value for name in names for value in runs[name]]
         low, high = min(values), max(values)
         room = max(0.5, 0.15 * (high - low))
