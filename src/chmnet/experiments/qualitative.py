@@ -8,7 +8,7 @@ from PIL import Image, ImageOps
 
 from chmnet.data import Pair
 from chmnet.errors import InputError
-from chmnet.experiments.example_pictures import example_pairs
+from chmnet.experiments.example_pictures import check_examples, example_pairs
 from chmnet.experiments.experiment import Drawing, Experiment, Figures, Table
 from chmnet.experiments.workshop import Model, Workshop
 from chmnet.matcher import Matcher
@@ -26,6 +26,7 @@ QUARTER_TURN = np.array([[0.25, 0.25], [0.75, 0.25], [0.5, 0.5], [0.25, 0.75], [
 
 def measure(workshop: Workshop) -> Figures:
     """How PCK is spread over the pairs of each benchmark: the best, the middle, the lost."""
+    check_examples(workshop)
     rows: dict[str, Any] = {}
     for name in MODELS:
         for benchmark, wanted in workshop.benchmarks.items():
