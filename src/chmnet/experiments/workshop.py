@@ -84,7 +84,7 @@ class Setting:
     def synthetic(folder: Path) -> "Setting":
         """The small synthetic set, written below ``folder``, for a try that takes seconds."""
         root = write_synthetic_set(folder / "synthetic", QUICK_CATEGORIES)
-        source = {"dataset": "coco", "path": str(root), "count": 8}
+        source = {"dataset": "coco", "count": 8}  # below the setting's root: the folder may be moved
         protocol = DEFAULT_PROTOCOLS["coco"]
         return Setting(
             {"synthetic": Benchmark("synthetic set", "coco", root, protocol)},
