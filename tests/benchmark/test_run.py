@@ -10,6 +10,7 @@ from chmnet.benchmark import Baseline, Plan, memory, network, run
 from chmnet.benchmark.convolution import Case
 from chmnet.benchmark.cost import STAGES
 from chmnet.benchmark.pairs import match_pair, random_pair
+from chmnet.benchmark.run import describe_machine
 from chmnet.benchmark.stages import Stopwatch, time_stages
 from chmnet.config import BackboneConfig, ModelConfig
 from chmnet.errors import ConfigError, InputError
@@ -58,6 +59,17 @@ def test_parts_that_are_not_asked_for_are_left_out() -> None:
     report = run(Plan(small_model(), "small", (32, 32), parts=("convolution",), repeats=1, cases=cases))
     assert "4d" in report["convolution"]
     assert not {"head", "pair", "growth"} & report.keys()
+
+
+def test_the_reference_may_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "pair_peak_megabytes", no_process)
+    report = run(Plan(small_model(), "small", (32, 32), parts=("pair",), repeats=1, reference=False))
+    assert set(report["pair"]["whole"]) == {"model", "baseline"}
+    assert "resnet101-baseline" not in report
+
+
+def test_the_machine_is_measured_once() -> None:
+    assert describe_machine() == describe_machine()  # no two measured rates are the same
 
 
 def test_a_training_step_leaves_the_model_as_it_was() -> None:

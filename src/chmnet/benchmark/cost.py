@@ -70,7 +70,8 @@ def count_multiply_adds(model: CHMNet, source_size: Size, target_size: Size | No
     """
     sizes = (source_size, target_size or source_size)
     counts = dict.fromkeys(STAGES, 0)
-    counts[BACKBONE] = sum(_backbone_multiply_adds(model, size) for size in sizes)
+    of_size = {size: _backbone_multiply_adds(model, size) for size in set(sizes)}  # equal sizes are counted once
+    counts[BACKBONE] = sum(of_size[size] for size in sizes)
     counts.update(count_head_multiply_adds(model.head, model.backbone.channels, *map(feature_grid, sizes)))
     counts["total"] = sum(counts.values())
     return counts

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -58,6 +59,8 @@ class Plan:
     repeats: int = 9
     cases: dict[str, Case] | None = None
     """Convolutions; the two votes of the paper's network if ``None``."""
+    reference: bool = True
+    """Whether a pair of another backbone is held against ResNet-101 too."""
 
     def __post_init__(self) -> None:
         for part in self.parts:
@@ -108,7 +111,7 @@ def plan(wanted: Plan) -> list[Step]:
 
     def pair(report: Report) -> None:
         candidates = networks
-        if model.config.backbone.name != "resnet101":
+        if wanted.reference and model.config.backbone.name != "resnet101":
             reference = CHMNet(ModelConfig.preset("reference")).eval()
             candidates = {**networks, REFERENCE: Baseline(reference)}
             report[REFERENCE] = f"{DESCRIPTION}; ResNet-101, preset reference, random weights"
@@ -174,5 +177,11 @@ def describe_machine() -> dict[str, Any]:
         "simd": torch.backends.cpu.get_cpu_capability(),
         "backends": list(available_backends()),
         "unavailable_backends": unavailable_backends(),
-        "matrix_product_multiply_adds_per_second": round(matrix_product_rate()),
+        "matrix_product_multiply_adds_per_second": _matrix_product_rate(torch.get_num_threads()),
     }
+
+
+@lru_cache
+def _matrix_product_rate(threads: int) -> int:
+    """Measured once: a process that makes many reports has one machine."""
+    return round(matrix_product_rate())

@@ -1,5 +1,6 @@
 """``chmnet experiment``: a table or figure of the paper, measured anew."""
 
+import os
 import shlex
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +10,8 @@ import typer
 from chmnet.cli.progress import track
 from chmnet.errors import InputError
 
+ROOT = "CHMNET_DATA"
+"""Variable that names the data sets' folder for every command; a try does without, and minds it as little."""
 NAMES = (
     "main",
     "cost",
@@ -30,7 +33,7 @@ def experiment(
     ],
     root: Annotated[
         Path | None,
-        typer.Option(envvar="CHMNET_DATA", help="Folder that holds PF-PASCAL, PF-WILLOW and AnimalPose_VOC."),
+        typer.Option(envvar=ROOT, help="Folder that holds PF-PASCAL, PF-WILLOW and AnimalPose_VOC."),
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Try it on a small synthetic set: seconds, and meaningless numbers.")
@@ -54,10 +57,11 @@ def experiment(
     """
     if name not in (*NAMES, "all"):
         raise InputError(f"there is no experiment {name!r}; there are {', '.join(NAMES)}, or all")
-    if quick and root is not None:
+    everywhere = os.environ.get(ROOT)
+    if quick and root is not None and (not everywhere or root != Path(everywhere)):
         raise InputError("--quick has a synthetic set of its own; leave out --root, or --quick")
     if not quick and root is None:
-        raise InputError("where are the data sets? Name their folder with --root or CHMNET_DATA, or try --quick")
+        raise InputError(f"where are the data sets? Name their folder with --root or {ROOT}, or try --quick")
     if output.exists() and not output.is_dir():
         raise InputError(f"{output} is a file; name a folder")
     if resnet50 and not Path(resnet50).is_file():
@@ -66,8 +70,9 @@ def experiment(
     from chmnet.experiments.registry import EXPERIMENTS
     from chmnet.experiments.workshop import Setting, Workshop
 
+    real = Setting.real(root) if root is not None and not quick else None  # before a folder is made in vain
     output.mkdir(parents=True, exist_ok=True)
-    setting = Setting.real(root) if root is not None and not quick else Setting.synthetic(output)
+    setting = real or Setting.synthetic(output)
     with Workshop(
         output,
         setting,
@@ -77,8 +82,11 @@ def experiment(
         track=lambda pairs: track(pairs, "pairs"),
     ) as workshop:
         for wanted in NAMES if name == "all" else (name,):
+            if name == "all" and not overwrite and (output / f"{wanted}.json").exists():
+                typer.echo(f"{output / wanted}.json is there already", err=True)
+                continue
             where = ["--quick"] if quick else ["--root", "datasets"]
             weights = ["--resnet50", Path(resnet50).name] if resnet50 else []
-            command = shlex.join(["chmnet", "experiment", wanted, *where, *weights, "-o", output.name])
+            command = shlex.join(["chmnet", "experiment", wanted, *where, *weights, "-o", output.resolve().name])
             for file in run_experiment(EXPERIMENTS[wanted], workshop, command, overwrite):
                 typer.echo(f"wrote {file}")

@@ -27,6 +27,22 @@ class ExamplePair(NamedTuple):
     target: Image.Image
 
 
+def check_examples(workshop: Workshop) -> None:
+    """Refuse a folder that lacks a picture: better before long work than after it.
+
+    Raises:
+        InputError: a picture is missing.
+    """
+    if workshop.setting.quick:
+        return
+    for name in (name for pair in PAIRS for name in pair):
+        if not (workshop.examples / f"{name}.png").is_file():
+            raise InputError(
+                f"there is no {workshop.examples / name}.png; name the folder of chmnet's example pictures "
+                "with --examples"
+            )
+
+
 def example_pairs(workshop: Workshop) -> list[ExamplePair]:
     """All pairs.
 
@@ -40,12 +56,7 @@ def example_pairs(workshop: Workshop) -> list[ExamplePair]:
             ExamplePair(pair.category, open_picture(pair.source.path), open_picture(pair.target.path))
             for pair in pairs
         ]
-    for name in (name for pair in PAIRS for name in pair):
-        if not (workshop.examples / f"{name}.png").is_file():
-            raise InputError(
-                f"there is no {workshop.examples / name}.png; name the folder of chmnet's example pictures "
-                "with --examples"
-            )
+    check_examples(workshop)
     return [
         ExamplePair(
             " and ".join(name.removeprefix("pairs/").replace("-", " ") for name in pair),

@@ -16,20 +16,23 @@ CURVE_ALPHAS = [step / 100 for step in range(1, 21)]
 RESNET50 = "resnet50"
 
 
-def models(workshop: Workshop) -> list[Model]:
-    """Baselines and trained models; those on ResNet-50 where its weights are at hand."""
-    found = [
-        Model("nearest neighbours, EfficientNet-Lite0", "nearest-neighbour"),
-        Model("Hough prior, EfficientNet-Lite0", "hough-prior"),
-        Model("chmnet-lite", "chmnet-lite"),
-    ]
+def models(workshop: Workshop) -> dict[str, Model]:
+    """Baselines and trained models; those on ResNet-50 where its weights are at hand.
+
+    Labels are those of other experiments: they name the files of predictions, which all share.
+    """
+    found = {
+        "nearest neighbours, EfficientNet-Lite0": Model("nearest-neighbour", "nearest-neighbour"),
+        "Hough prior, EfficientNet-Lite0": Model("hough-prior", "hough-prior"),
+        "chmnet-lite": Model("chmnet-lite", "chmnet-lite"),
+    }
     if workshop.resnet50:
-        weights = workshop.resnet50
-        found += [
-            Model("nearest neighbours, ResNet-50", "nearest-neighbour", RESNET50, weights),
-            Model("Hough prior, ResNet-50", "hough-prior", RESNET50, weights),
-            Model("chmnet-r50", "chmnet-r50", backbone_weights=weights),
-        ]
+        weights, nearest, prior = workshop.resnet50, "nearest neighbours, ResNet-50", "Hough prior, ResNet-50"
+        found |= {
+            nearest: Model(nearest, "nearest-neighbour", RESNET50, weights),
+            prior: Model(prior, "hough-prior", RESNET50, weights),
+            "chmnet-r50": Model("chmnet-r50", "chmnet-r50", backbone_weights=weights),
+        }
     return found
 
 
@@ -37,7 +40,7 @@ def measure(workshop: Workshop) -> Figures:
     """PCK by every protocol that the literature uses for a benchmark."""
     rows: dict[str, Any] = {}
     curves: dict[str, Any] = {}
-    for model in models(workshop):
+    for title, model in models(workshop).items():
         row: dict[str, Any] = {}
         for name, benchmark in workshop.benchmarks.items():
             pairs, file = workshop.pairs(name), workshop.predictions(model, name)
@@ -49,8 +52,8 @@ def measure(workshop: Workshop) -> Figures:
                 legacy = benchmark.protocol.replace(threshold="bbox-legacy")
                 row["PF-WILLOW, legacy threshold"] = evaluate(pairs, file, legacy)["pck"]
             points = curve(pairs, file.predictions.values(), benchmark.protocol, CURVE_ALPHAS)
-            curves.setdefault(name, {})[model.label] = [[alpha, round(value, 2)] for alpha, value in points]
-        rows[model.label] = {
+            curves.setdefault(name, {})[title] = [[alpha, round(value, 2)] for alpha, value in points]
+        rows[title] = {
             column: {alpha: round(value, 3) for alpha, value in pck.items()} for column, pck in row.items()
         }
     return {"rows": rows, "curves": curves}

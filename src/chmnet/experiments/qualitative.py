@@ -8,7 +8,7 @@ from PIL import Image, ImageOps
 
 from chmnet.data import Pair
 from chmnet.errors import InputError
-from chmnet.experiments.example_pictures import example_pairs
+from chmnet.experiments.example_pictures import check_examples, example_pairs
 from chmnet.experiments.experiment import Drawing, Experiment, Figures, Table
 from chmnet.experiments.workshop import Model, Workshop
 from chmnet.matcher import Matcher
@@ -26,6 +26,7 @@ POINTS = np.array([[0.04, 0.45], [0.1, 0.26], [0.43, 0.27], [0.89, 0.24], [0.35,
 
 def measure(workshop: Workshop) -> Figures:
     """How PCK is spread over the pairs of each benchmark: the best, the middle, the lost."""
+    check_examples(workshop)
     rows: dict[str, Any] = {}
     for name in MODELS:
         for benchmark, wanted in workshop.benchmarks.items():

@@ -7,7 +7,7 @@ import numpy as np
 from PIL import Image
 
 from chmnet.data import Pair
-from chmnet.experiments.example_pictures import example_pairs
+from chmnet.experiments.example_pictures import check_examples, example_pairs
 from chmnet.experiments.experiment import Drawing, Experiment, Figures, Table
 from chmnet.experiments.workshop import Model, Workshop
 from chmnet.matcher import Matcher
@@ -29,6 +29,7 @@ def models(workshop: Workshop) -> dict[str, Model]:
 
 def measure(workshop: Workshop) -> Figures:
     """Shares of the scale pairs that won: at the keypoints' matches, and at all positions of the vote."""
+    check_examples(workshop)
     rows: dict[str, Any] = {}
     scales: list[float] = []
     for title, model in models(workshop).items():
