@@ -69,12 +69,13 @@ def tables(figures: Figures) -> list[Table]:
                 MISSING if published is None else f"{published.gigabytes}",
             ]
         )
+    threads = next(iter(figures["rows"].values()))["threads"]
     headings = [
         "network",
         "parameters (M)",
         "in votes",
         "multiply-adds (G)",
-        "ms",
+        f"ms on {threads} threads",
         "authors' way, ms",
         "ratio",
         "working memory (MB)",

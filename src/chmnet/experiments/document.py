@@ -31,8 +31,8 @@ def fill_tables(text: str, folder: Path) -> str:
         if name not in EXPERIMENTS or not file.is_file():
             raise InputError(f"there is no record {file} of an experiment; run `chmnet experiment {name}` first")
         record = json.loads(file.read_text(encoding="utf-8"))
-        machine, command = record["machine"], record["command"]
-        facts = f"`{command}`; {machine['threads']} threads, {machine['simd']}."
+        seeds = ", ".join(map(str, record["seeds"]))
+        facts = f"`{record['command']}`; seeds {seeds}."
         return f"{block[1]}{tables_of(EXPERIMENTS[name], record)}\n\n{facts}\n{block[3]}"
 
     return BLOCK.sub(filled, text)

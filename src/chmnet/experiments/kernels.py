@@ -27,6 +27,7 @@ def measure(workshop: Workshop) -> Figures:
     figures = measure_variants(workshop, list(NAMES), workshop.setting.seeds(SEEDS), [first])
     for variant, row in figures["rows"].items():
         cost = workshop.cost(variant, training_config(variant, 0, workshop.setting.recipe).model, "head")
+        figures["threads"] = cost["machine"]["threads"]
         row["parameters"] = cost["parameters"]["votes"]
         row["multiply_adds"] = cost["multiply_adds"]["total"] - cost["multiply_adds"]["backbone"]
         row["milliseconds"] = cost["head"]["forward"]["model"]["median_ms"]
