@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 from PIL import Image
 
 from chmnet.data import Pair
@@ -88,17 +89,11 @@ def tables(figures: Figures) -> list[Table]:
 
 def draw(workshop: Workshop, figures: Figures) -> Mapping[str, Drawing]:
     """The frequencies as grids; circles on the example pictures, and on pairs of each benchmark."""
-    names = [f"{scale:.2g}" for scale in figures["scales"]]
-    grids = {
-        f"{title}\n{label}, keypoints": np.array(row["keypoints"])
-        for title, benchmarks in figures["rows"].items()
-        for label, row in benchmarks.items()
-    }
-    matcher = Matcher(list(models(workshop).values())[-1].load())
+    matcher = Matcher(next(iter(models(workshop).values())).load())
     examples = example_pairs(workshop)[:PAIRS_SHOWN]
     drawn = [_draw_surest(matcher, pair.source, pair.target) for pair in examples]
     drawings: dict[str, Drawing] = {
-        "": plot_grids(grids, names, "scale of the source", "scale of the target"),
+        "": _plot(figures),
         "-examples": contact_sheet(drawn, [pair.title for pair in examples], columns=2, side=None),
     }
     for name in workshop.benchmarks:
@@ -106,6 +101,16 @@ def draw(workshop: Workshop, figures: Figures) -> Mapping[str, Drawing]:
         drawn = [_draw_pair(matcher, pair) for pair in pairs]
         drawings[f"-{name}"] = contact_sheet(drawn, [pair.category for pair in pairs], columns=2, side=None)
     return drawings
+
+
+def _plot(figures: Figures) -> Figure:
+    grids = {
+        f"{title}\n{label}": np.array(row["positions"])
+        for title, benchmarks in figures["rows"].items()
+        for label, row in benchmarks.items()
+    }
+    names = [f"{scale:.2g}" for scale in figures["scales"]]
+    return plot_grids(grids, names, "scale of the source", "scale of the target")
 
 
 def _draw_surest(matcher: Matcher, source: Image.Image, target: Image.Image) -> Image.Image:
