@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,7 +75,7 @@ def run_experiment(
         "command": command,
         "chmnet": __version__,
         "seeds": list(workshop.setting.seeds(experiment.seeds)),
-        "data": _describe_data(workshop),
+        "data": _describe_data(workshop, figures.get("benchmarks", workshop.benchmarks)),
         "training": _without_paths(workshop.setting.recipe),
         "machine": describe_machine(),
         "figures": figures,
@@ -98,7 +98,7 @@ def tables_of(experiment: Experiment, record: Mapping[str, Any]) -> str:
     return "\n\n".join(table.markdown() for table in experiment.tables(record["figures"]))
 
 
-def _describe_data(workshop: Workshop) -> dict[str, Any]:
+def _describe_data(workshop: Workshop, names: Container[str]) -> dict[str, Any]:
     return {
         benchmark.label: {
             "pairs": len(workshop.pairs(name)),
@@ -106,6 +106,7 @@ def _describe_data(workshop: Workshop) -> dict[str, Any]:
             "protocol": benchmark.protocol.describe(),
         }
         for name, benchmark in workshop.benchmarks.items()
+        if name in names
     }
 
 

@@ -7,6 +7,8 @@ from matplotlib.figure import Figure
 from chmnet.viz.style import DASHES, colour
 
 Points = Sequence[tuple[float, float]]
+LEGEND_INSIDE = 4
+"""A legend of no more lines than this has its place among them."""
 
 
 def plot_pck(curves: Mapping[str, Points]) -> Figure:
@@ -41,7 +43,7 @@ def plot_reliability(curves: Mapping[str, Points]) -> Figure:
 
 
 def _plot(curves: Mapping[str, Points], x_label: str, y_label: str) -> Figure:
-    figure = Figure(figsize=(5, 3.4), layout="constrained")
+    figure = Figure(figsize=(5, 3.4 if len(curves) <= LEGEND_INSIDE else 4.2), layout="constrained")
     axes = figure.subplots()
     for number, (name, points) in enumerate(curves.items()):
         dashes = DASHES[number % len(DASHES)]
@@ -51,6 +53,8 @@ def _plot(curves: Mapping[str, Points], x_label: str, y_label: str) -> Figure:
     axes.set_ylabel(y_label)
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
-    if len(curves) > 1:
+    if len(curves) > LEGEND_INSIDE:  # below, where it hides no line
+        figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")
+    elif len(curves) > 1:
         axes.legend(frameon=False)
     return figure
