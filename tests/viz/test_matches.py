@@ -3,7 +3,7 @@ import pytest
 from PIL import Image
 
 from chmnet.errors import InputError
-from chmnet.viz import draw_errors, draw_matches, draw_scales, draw_top_matches
+from chmnet.viz import draw_errors, draw_inside_matches, draw_matches, draw_scales, draw_top_matches
 from chmnet.viz.errors import MARGIN
 from chmnet.viz.matches import SCALES_MARGIN
 from chmnet.viz.panels import panels
@@ -100,6 +100,35 @@ def test_the_surest_match_is_on_top() -> None:
     assert at(drawing, place) == tuple(position_colours(np.array([[0.0, 0.0]]))[0])
 
 
+def test_matches_inside_are_blue_and_strays_are_not() -> None:
+    picture = grey(80, 60)
+    points = np.array([[20.0, 15.0], [60.0, 45.0]])
+    drawing = draw_inside_matches(picture, picture, points, points, np.array([True, False]), side=240)
+    row = panels([picture, picture], 240)
+    assert drawing.size == row.picture.size
+    for side in (0, 1):
+        for number, place in enumerate(row.on(side, points)):
+            assert at(drawing, place) == rgb(colour(number))
+    middle = int((row.on(0, points)[0, 0] + row.on(1, points)[0, 0]) / 2)
+    for number, y in enumerate(row.on(0, points)[:, 1].astype(int)):
+        tinted = np.asarray(drawing)[y - 1 : y + 2, middle].astype(int) - row.picture.getpixel((middle, int(y)))
+        towards = np.array(rgb(colour(number))) - row.picture.getpixel((middle, int(y)))
+        assert (tinted @ towards).max() > 0.2 * towards @ towards  # a thin line of its colour joins the two
+
+
+def test_strays_never_hide_matches_inside() -> None:
+    picture, same = grey(60, 60), np.full((3, 2), 30.0)
+    place = panels([picture, picture], 120).on(0, same)[0]
+    for inside in ([True, False, False], [False, True, False], [False, False, True]):
+        drawing = draw_inside_matches(picture, picture, same, same, np.array(inside), side=120)
+        assert at(drawing, place) == rgb(colour(0))
+    strays = draw_inside_matches(picture, picture, same, same, np.zeros(3, dtype=bool), side=120)
+    assert at(strays, place) == rgb(colour(1))
+    none = np.zeros((0, 2))
+    untouched = draw_inside_matches(picture, picture, none, none, np.zeros(0, dtype=bool), side=120)
+    assert untouched == panels([picture, picture], 120).picture
+
+
 def test_one_match_alone_or_none() -> None:
     picture, one, none = grey(10, 10), np.array([[5.0, 5.0]]), np.zeros((0, 2))
     assert draw_top_matches(picture, picture, one, one, side=60) != draw_top_matches(
@@ -159,6 +188,12 @@ def test_numbers_that_do_not_fit_together() -> None:
         draw_matches(picture, picture, two, two, confidence=np.ones(1))
     with pytest.raises(InputError, match="one label, got 3 for 2 points"):
         draw_matches(picture, picture, two, two, labels=["a", "b", "c"])
+    with pytest.raises(InputError, match="got 2 and 1"):
+        draw_inside_matches(picture, picture, two, two[:1], np.ones(2, dtype=bool))
+    with pytest.raises(InputError, match="got 2 and 1"):
+        draw_inside_matches(picture, picture, two, two, np.ones(1, dtype=bool))
+    with pytest.raises(InputError, match="points to draw must be finite"):
+        draw_inside_matches(picture, picture, np.array([[np.inf, 1.0]]), two[:1], np.ones(1, dtype=bool))
     with pytest.raises(InputError, match="points to draw must be finite"):
         draw_matches(picture, picture, np.array([[np.nan, 1.0]]), two[:1])
 

@@ -201,7 +201,7 @@ def _html_row(cells: list[str], tag: str) -> str:
 
 def _plain(text: str) -> str:
     """Text that Markdown shows as it is: category and pair names come from strangers' files."""
-    return re.sub(r"([\\`*_{}\[\]()#!|])", r"\\\1", html.escape(" ".join(text.split()), quote=False))
+    return re.sub(r"([\\`*_{}\[\]()#!|~$])", r"\\\1", html.escape(" ".join(text.split()), quote=False))
 
 
 def _as_markdown(title: str, sections: list[Section]) -> str:

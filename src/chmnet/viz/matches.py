@@ -136,14 +136,15 @@ def draw_inside_matches(
         side: largest height and width of each picture in the drawing, in pixels.
 
     Raises:
-        InputError: the numbers of points differ, or a point is not finite.
+        InputError: the numbers of points or of their places inside differ, or a point is not finite.
 
     Example:
         >>> grey, one = Image.new("RGB", (60, 60), "grey"), np.array([[30.0, 30.0]])
         >>> draw_inside_matches(grey, grey, one, one, np.array([True]), side=120).size
         (276, 138)
     """
-    check_pairs(source_points, target_points)
+    for others in (target_points, inside):
+        check_pairs(source_points, others)
     row, size = panels([source, target], side), sizes(side)
     starts, ends = row.on(0, source_points), row.on(1, target_points)
     canvas = Canvas(row.picture)

@@ -1,0 +1,248 @@
+"""Where experiments get models, predictions and costs: made once, kept, and refused where they are others'."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from chmnet import data
+from chmnet.benchmark import Plan
+from chmnet.errors import InputError
+from chmnet.evaluation import evaluate
+from chmnet.experiments import main_table
+from chmnet.experiments import workshop as workshop_module
+from chmnet.experiments.ablation import measure_variants
+from chmnet.experiments.example_pictures import PAIRS, example_pairs
+from chmnet.experiments.recipe import RECIPE
+from chmnet.experiments.workshop import Model, Setting, Workshop
+from chmnet.metrics import DEFAULT_PROTOCOLS
+from chmnet.nn import MatchingHead
+from chmnet.training.log import RunLog
+from chmnet.training.loop import LAST
+from tests.conftest import REPOSITORY
+from tests.data import trees
+
+NEAREST = Model("nearest", "nearest-neighbour", changes={"image_size": [64, 64]})
+
+
+@pytest.fixture(autouse=True)
+def _no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RunLog, "draw", lambda self: None)
+
+
+@pytest.fixture
+def real(tmp_path: Path) -> Setting:
+    return Setting.real(trees.make_pf_pascal(trees.make_pf_willow(tmp_path / "data")))
+
+
+# ---------------------------------------------------------------- settings
+
+
+def test_real_data_is_scored_by_its_own_protocols(real: Setting) -> None:
+    assert [benchmark.label for benchmark in real.benchmarks.values()] == ["PF-PASCAL", "PF-WILLOW"]
+    for name, benchmark in real.benchmarks.items():
+        assert benchmark.protocol == DEFAULT_PROTOCOLS[name]
+    assert real.recipe == RECIPE
+    assert not real.quick
+    assert real.seeds(3) == (0, 1, 2)
+
+
+@pytest.mark.parametrize("missing", ["PF-PASCAL", "PF-WILLOW"])
+def test_both_benchmarks_are_needed(missing: str, real: Setting) -> None:
+    (real.root / missing).rename(real.root / "elsewhere")
+    with pytest.raises(InputError, match=missing):
+        Setting.real(real.root)
+
+
+def test_a_try_trains_and_tests_on_different_pictures(workshop: Workshop) -> None:
+    setting = workshop.setting
+    assert setting.quick
+    training = data.load_pairs("coco", setting.root, "train")
+    testing = workshop.pairs(next(iter(setting.benchmarks)))
+    shown = [{side.path for pair in pairs for side in (pair.source, pair.target)} for pairs in (training, testing)]
+    assert shown[0] & shown[1] == set()
+
+
+# ---------------------------------------------------------------- runs
+
+
+def test_a_run_is_trained_once(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    with workshop:
+        first = workshop.trained("psi-4d", seed=1)
+        monkeypatch.setattr(workshop_module, "train", lambda *_, **__: pytest.fail("trained again"))
+        assert workshop.trained("psi-4d", seed=1) == first
+    assert Path(first.name) == workshop.folder / "runs" / "psi-4d-seed-1" / LAST
+    assert first.load().config.dimensions == "4d-4d"
+
+
+def test_a_run_of_another_recipe_is_refused(workshop: Workshop) -> None:
+    model = workshop.trained("psi-4d")
+    before = Path(model.name).read_bytes()
+    other = replace(workshop.setting, recipe={**workshop.setting.recipe, "learning_rate": 0.1})
+    with pytest.raises(
+        InputError, match=r"psi-4d-seed-0 was trained by another recipe; remove it, or name another"
+    ):
+        Workshop(workshop.folder, other).trained("psi-4d")
+    assert Path(model.name).read_bytes() == before
+
+
+def test_an_interrupted_list_of_runs_goes_on(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    train, trained = workshop_module.train, []
+
+    def stop_at_the_second(config: Any, folder: Path, *arguments: Any, **options: Any) -> Any:
+        trained.append(folder.name)
+        if len(trained) == 2:
+            raise KeyboardInterrupt
+        return train(config, folder, *arguments, **options)
+
+    monkeypatch.setattr(workshop_module, "train", stop_at_the_second)
+    with workshop, pytest.raises(KeyboardInterrupt):
+        measure_variants(workshop, ["psi-4d", "iso-4d"], [0])
+    with Workshop(workshop.folder, workshop.setting) as again:
+        figures = measure_variants(again, ["psi-4d", "iso-4d"], [0])
+    assert trained == ["psi-4d-seed-0", "iso-4d-seed-0", "iso-4d-seed-0"]
+    assert [row["seeds"] for row in figures["rows"].values()] == [[0], [0]]
+
+
+def test_variants_may_have_seeds_of_their_own(workshop: Workshop) -> None:
+    with workshop:
+        figures = measure_variants(workshop, ["psi-4d", "iso-4d"], {"psi-4d": (0, 1), "iso-4d": (1,)})
+    assert {path.name for path in (workshop.folder / "runs").iterdir()} == {
+        "psi-4d-seed-0",
+        "psi-4d-seed-1",
+        "iso-4d-seed-1",
+    }
+    numbers = {
+        name: [len(runs) for runs in row["pck"]["synthetic"].values()] for name, row in figures["rows"].items()
+    }
+    assert set(numbers["psi-4d"]) == {2}
+    assert set(numbers["iso-4d"]) == {1}
+    assert figures["benchmarks"] == {"synthetic": "synthetic set"}
+
+
+def test_runs_share_the_features_of_pictures(workshop: Workshop) -> None:
+    with workshop:
+        workshop.trained("psi-4d", seed=0)
+        after_one = workshop._features.computed
+        workshop.trained("iso-4d", seed=0)
+        assert workshop._features.computed == after_one > 0
+
+
+# ---------------------------------------------------------------- predictions and costs
+
+
+def test_predictions_are_made_once(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    workshop.say = said.append
+    first = workshop.predictions(NEAREST, "synthetic")
+    assert first.complete
+    content = first.path.read_bytes()
+    monkeypatch.setattr(MatchingHead, "match", lambda *_: pytest.fail("predicted again"))
+    again = workshop.predictions(NEAREST, "synthetic")
+    assert again.predictions.keys() == first.predictions.keys()
+    assert again.path.read_bytes() == content
+    assert said == ["nearest on synthetic set: 6 pairs"]
+
+
+def test_a_protocol_changes_scores_not_predictions(workshop: Workshop) -> None:
+    strict, loose = (workshop.evaluated(NEAREST, "synthetic", alphas=[alpha])["pck"] for alpha in (0.01, 0.9))
+    assert strict["0.01"] < loose["0.9"]
+    assert len(list((workshop.folder / "predictions").iterdir())) == 1
+    assert "clutter" in workshop.evaluated(NEAREST, "synthetic")  # the set has boxes
+
+
+def test_a_cost_is_measured_once(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    plans: list[Plan] = []
+
+    def measure(plan: Plan) -> dict[str, Any]:
+        plans.append(plan)
+        return {"model": {"config": plan.model.config.to_dict()}, "number": len(plans)}
+
+    monkeypatch.setattr(workshop_module, "measure_cost", measure)
+    config = NEAREST.load().config
+    assert workshop.cost("small", config, "head")["number"] == 1
+    assert workshop.cost("small", config, "head")["number"] == 1
+    assert workshop.cost("small", config, "pair")["number"] == 2
+    assert workshop.cost("small", config.replace(image_size=[48, 64]), "head")["number"] == 3  # another model
+    assert [(plan.name, plan.size, plan.parts, plan.repeats) for plan in plans] == [
+        ("small", (64, 64), ("head",), 1),
+        ("small", (64, 64), ("pair",), 1),
+        ("small", (48, 64), ("head",), 1),
+    ]
+
+
+def test_random_weights_leave_the_callers_generator_alone(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workshop_module, "measure_cost", lambda plan: {"model": {}})
+    before = torch.random.get_rng_state()
+    workshop.cost("small", NEAREST.load().config, "head")
+    torch.testing.assert_close(torch.random.get_rng_state(), before)
+
+
+# ---------------------------------------------------------------- example pictures
+
+
+def test_examples_are_those_of_the_repository(workshop: Workshop, real: Setting) -> None:
+    pairs = example_pairs(Workshop(workshop.folder, real, examples=REPOSITORY / "examples"))
+    assert len(pairs) == len(PAIRS)
+    assert pairs[0].title == "donkey and zebra"
+    assert not any("/" in pair.title or "-" in pair.title for pair in pairs)
+    assert len({picture.tobytes() for pair in pairs for picture in pair[1:]}) == 2 * len(PAIRS)
+
+
+def test_examples_of_a_try_come_from_its_set(workshop: Workshop) -> None:
+    pairs = example_pairs(workshop)
+    assert len(pairs) == 4
+    assert all(pair.source.size == pair.target.size == (80, 80) for pair in pairs)
+    assert all(pair.source.tobytes() != pair.target.tobytes() for pair in pairs)
+
+
+def test_an_example_that_is_missing_is_named(tmp_path: Path, real: Setting) -> None:
+    for name in (name for pair in PAIRS for name in pair):
+        trees.make_image(tmp_path / "examples" / f"{name}.png")
+    workshop = Workshop(tmp_path, real, examples=tmp_path / "examples")
+    assert len(example_pairs(workshop)) == len(PAIRS)
+    (tmp_path / "examples" / "pairs" / "pigeon.png").unlink()
+    with pytest.raises(InputError, match=r"there is no .*pairs/pigeon.png; name the folder .* with --examples"):
+        example_pairs(workshop)
+
+
+# ---------------------------------------------------------------- the main table on real layouts
+
+
+def test_models_on_resnet50_need_its_weights(tmp_path: Path, workshop: Workshop) -> None:
+    without = main_table.models(workshop)
+    both = main_table.models(Workshop(tmp_path, workshop.setting, resnet50="weights.pt"))
+    assert list(both)[: len(without)] == list(without)
+    added = [both[title] for title in both if title not in without]
+    assert len(added) == 3
+    assert {model.backbone_weights for model in added} == {"weights.pt"}
+    assert len({model.label for model in both.values()}) == len(both)
+
+
+def test_every_protocol_of_the_literature(tmp_path: Path, real: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of the tree's two test pairs of PF-PASCAL stands in the training list."""
+    monkeypatch.setattr(main_table, "models", lambda workshop: {"nearest": NEAREST})
+    workshop = Workshop(tmp_path / "out", real)
+    figures = main_table.measure(workshop)
+    ((title, row),) = figures["rows"].items()
+    assert title == "nearest"
+    assert len(row) == 4
+    assert {tuple(pck) for pck in row.values()} == {("0.05", "0.1")}
+    pairs = workshop.pairs("pf-pascal")
+    file = workshop.predictions(NEAREST, "pf-pascal")
+    expected = evaluate(pairs[1:], file, DEFAULT_PROTOCOLS["pf-pascal"])["pck"]
+    assert row["PF-PASCAL without training pairs"] == {alpha: round(value, 3) for alpha, value in expected.items()}
+    willow = workshop.predictions(NEAREST, "pf-willow")
+    legacy = DEFAULT_PROTOCOLS["pf-willow"].replace(threshold="bbox-legacy")
+    assert row["PF-WILLOW, legacy threshold"] == pytest.approx(
+        evaluate(workshop.pairs("pf-willow"), willow, legacy)["pck"], abs=1e-3
+    )
+    ours, published = main_table.tables(figures)
+    assert len(ours.headings) == 1 + 2 * 4
+    assert ours.rows[0] == ["nearest", *(f"{value:.1f}" for pck in row.values() for value in pck.values())]
+    assert published.rows[-1] == ["CHMNet", "K", "80.1", "91.6", "52.7", "79.4"]
+    assert list(main_table.draw(workshop, figures)) == ["", "-pf-willow"]
