@@ -33,7 +33,7 @@ def dots(axes: Axes) -> list[tuple[list[float], list[float]]]:
 
 
 def test_bars_are_means_and_runs_are_dots() -> None:
-    figure = plot_bars(GROUPS, "PCK (%)")
+    figure = plot_bars(GROUPS, "PCK (%)", from_zero=True)
     assert [axes.get_title() for axes in figure.axes] == list(GROUPS)
     first, second = figure.axes
     assert [patch.get_width() for patch in first.patches] == [52.0, 47.0, 50.0]
@@ -45,6 +45,14 @@ def test_bars_are_means_and_runs_are_dots() -> None:
     assert all(axes.get_xlabel() == "PCK (%)" for axes in figure.axes)
 
 
+def test_without_zero_means_are_strokes_not_bars() -> None:
+    axes = plot_bars(GROUPS, "PCK (%)").axes[0]
+    strokes = [(line.get_xdata()[0], line.get_ydata()[0]) for line in axes.lines if line.get_marker() == "|"]
+    assert strokes == [(52.0, 0), (47.0, 1), (50.0, 2)]
+    assert not axes.patches
+    assert 0 < axes.get_xlim()[0] < 47
+
+
 def test_the_first_name_is_on_top() -> None:
     axes = plot_bars(GROUPS, "PCK (%)").axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["psi", "iso", "full"]
@@ -53,7 +61,7 @@ def test_the_first_name_is_on_top() -> None:
 
 
 def test_bars_and_dots_of_a_name_have_its_colour() -> None:
-    for axes in plot_bars(GROUPS, "PCK (%)").axes:
+    for axes in plot_bars(GROUPS, "PCK (%)", from_zero=True).axes:
         lines = [line for line in axes.lines if line.get_marker() == "o"]
         assert [line.get_color() for line in lines] == [colour(number) for number in range(3)]
         assert [to_hex(patch.get_facecolor()).upper() for patch in axes.patches] == [colour(n) for n in range(3)]
@@ -81,7 +89,7 @@ def test_more_names_need_more_height() -> None:
     few = {"group": {"1": [1.0]}}
     heights = [len(drawn(plot_bars(groups, "ms"))) for groups in (few, many)]
     assert heights[1] > 2 * heights[0]
-    colours = {patch.get_facecolor() for patch in plot_bars(many, "ms").axes[0].patches}
+    colours = {patch.get_facecolor() for patch in plot_bars(many, "ms", from_zero=True).axes[0].patches}
     assert len(colours) == 8  # all there are
 
 
