@@ -69,6 +69,8 @@ def test_a_variant_differs_in_what_it_says(variant: str, recipe: dict[str, Any] 
     assert whole.keys() == changed.keys()
     found = {name: value for name, value in changed.items() if value != whole[name]}
     own = {name: value for name, value in OWN_TRAINING.get(variant, {}).items() if value != whole[name]}
+    if "batch_size" in own:  # smaller batches come with fewer pairs
+        found.pop("data", None)
     assert found == {f"model.{name}": value for name, value in DIFFERENCES[variant].items()} | own
 
 
