@@ -11,7 +11,7 @@ import torch
 from chmnet.benchmark import count_parameters
 from chmnet.experiments import channels, kernels, learned_kernels, modules
 from chmnet.experiments.published import CONSENSUS, KERNELS, METHODS, MODULES
-from chmnet.experiments.recipe import OWN_TRAINING, VARIANTS, training_config
+from chmnet.experiments.recipe import VARIANTS, training_config
 from chmnet.experiments.workshop import QUICK_RECIPE
 from chmnet.nn.chmnet import CHMNet
 
@@ -68,10 +68,7 @@ def test_a_variant_differs_in_what_it_says(variant: str, recipe: dict[str, Any] 
     whole, changed = (flat(training_config(name, 3, **options).to_dict()) for name in ("psi-6d", variant))
     assert whole.keys() == changed.keys()
     found = {name: value for name, value in changed.items() if value != whole[name]}
-    own = {name: value for name, value in OWN_TRAINING.get(variant, {}).items() if value != whole[name]}
-    if "batch_size" in own:  # smaller batches come with fewer pairs
-        found.pop("data", None)
-    assert found == {f"model.{name}": value for name, value in DIFFERENCES[variant].items()} | own
+    assert found == {f"model.{name}": value for name, value in DIFFERENCES[variant].items()}
 
 
 def test_the_whole_network_is_the_papers() -> None:
@@ -173,10 +170,3 @@ def test_channels_as_the_paper_has_them(paper: str) -> None:
     section = paper.partition("Effect of channel size.")[2]
     found = re.findall(r"\$\\\{([\d, ]+)\\\}\$.*?([\d.]+)\\% PCK", section)[:2]
     assert found == [("16, 16, 1", f"{CONSENSUS['consensus-16']}"), ("1, 1, 1", f"{CONSENSUS['consensus-1']}")]
-
-
-def test_a_smaller_batch_has_as_many_steps() -> None:
-    whole, smaller = training_config("psi-4d", 0), training_config("consensus-16", 0)
-    steps = [sum(source.count for source in config.data) // config.batch_size for config in (whole, smaller)]
-    assert smaller.batch_size < whole.batch_size
-    assert steps == [100, 100]

@@ -55,13 +55,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
 """What each variant changes of the recipe's model."""
 
 
-OWN_TRAINING: dict[str, dict[str, Any]] = {
-    # 180,000 weights of one sign: at the recipe's rate their sums run away in the first steps, and the ReLUs die.
-    "consensus-16": {"learning_rate": 3e-5, "batch_size": 2},
-}
-"""What variants change of the recipe beside the model, where they would not learn else."""
-
-
 def variant_changes(name: str) -> dict[str, Any]:
     """Changes of the model; a variant's name may end in its channels.
 
@@ -82,10 +75,5 @@ def training_config(name: str, seed: int, recipe: dict[str, Any] = RECIPE) -> Tr
         >>> training_config("psi-4d", seed=1).model.dimensions
         '4d-4d'
     """
-    base = TrainingConfig.from_dict({**recipe, **OWN_TRAINING.get(name, {})})
-    config = base.replace(seed=seed, model=base.model.replace(**variant_changes(name)))
-    steps = TrainingConfig.from_dict(recipe)
-    if config.batch_size != steps.batch_size:  # as many steps as the others
-        share = config.batch_size / steps.batch_size
-        config = config.replace(data=[source.replace(count=round(share * source.count)) for source in config.data])
-    return config
+    base = TrainingConfig.from_dict(recipe)
+    return base.replace(seed=seed, model=base.model.replace(**variant_changes(name)))
