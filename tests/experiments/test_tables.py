@@ -71,6 +71,7 @@ def test_kernels_have_their_cost_and_the_papers() -> None:
 
 def test_costs_stand_beside_those_of_the_paper() -> None:
     row = {
+        "threads": 2,
         "parameters": {"total": 28_960_000, "votes": 6250},
         "multiply_adds": {"total": 19_640_000_000},
         "model": {"median_ms": 400.4, "peak_memory_mb": None},
