@@ -47,7 +47,7 @@ def tables(figures: Figures) -> list[Table]:
     headings = pck_headings(figures)
     return [
         Table(["kernel, 4D-4D", "channels", *headings], rows),
-        Table(["neighbourhood consensus", *headings, "paper (NC-Net), PF-PASCAL @0.1"], consensus),
+        Table(["neighbourhood consensus", *headings, "paper (NC-Net), PCK"], consensus),
     ]
 
 

@@ -34,7 +34,7 @@ MODULES = {
 """Table 3: PCK@0.05 and 0.1 on PF-PASCAL."""
 
 CONSENSUS = {"consensus-16": 76.2, "consensus-1": 76.4}
-"""PCK@0.1 of NC-Net with channels {16, 16, 1} and {1, 1, 1}, as section 5.2 gives it."""
+"""PCK of NC-Net with channels {16, 16, 1} and {1, 1, 1}, as section 5.2 gives it, without α or data set."""
 
 
 class Method(NamedTuple):
