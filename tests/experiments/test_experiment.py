@@ -49,7 +49,7 @@ def test_four_kinds_of_files(workshop: Workshop) -> None:
 
 
 def test_a_record_names_no_folder(workshop: Workshop) -> None:
-    recipe = {**workshop.setting.recipe, "data": [{"dataset": "coco", "path": "/home/someone/set", "count": 4}]}
+    recipe = {**workshop.setting.recipe, "data": [{"dataset": "coco", "path": "pictures/of/someone", "count": 4}]}
     setting = replace(workshop.setting, recipe=recipe)
     run_experiment(EXPERIMENT, Workshop(workshop.folder, setting), "command")
     record = json.loads((workshop.folder / "small.json").read_text(encoding="utf-8"))
