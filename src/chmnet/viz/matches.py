@@ -9,7 +9,7 @@ from chmnet.config import CONFIDENT
 from chmnet.errors import InputError
 from chmnet.viz.canvas import Canvas
 from chmnet.viz.panels import Entry, add_legend, panels
-from chmnet.viz.style import INK, Sizes, colour, position_colours, sizes
+from chmnet.viz.style import INK, Colour, Sizes, colour, position_colours, sizes
 
 SCALES_MARGIN = 3.4
 """Space around pictures for large circles and their numbers, in radii of a numbered point."""
@@ -103,11 +103,22 @@ def draw_top_matches(
         (143, 216, 255)
     """
     check_pairs(source_points, target_points)
-    row, size = panels([source, target], side), sizes(side)
-    starts, ends = row.on(0, source_points), row.on(1, target_points)
     shades = [(int(r), int(g), int(b)) for r, g, b in position_colours(_shares(np.asarray(source_points)))]
-    canvas = Canvas(row.picture)
     order = range(len(shades) - 1, -1, -1)
+    return _draw_many([source, target], [source_points, target_points], shades, order, side)
+
+
+def _draw_many(
+    pictures: Sequence[Image.Image],
+    points: Sequence[np.ndarray],
+    shades: Sequence[str | Colour],
+    order: Sequence[int],
+    side: int,
+) -> Image.Image:
+    """Matches as thin lines below, dots above, drawn in the order given."""
+    row, size = panels(pictures, side), sizes(side)
+    starts, ends = row.on(0, points[0]), row.on(1, points[1])
+    canvas = Canvas(row.picture)
     for number in order:
         canvas.line(starts[number], ends[number], shades[number], 0.5 * size.line, opacity=0.45)
     for number in order:
@@ -145,18 +156,9 @@ def draw_inside_matches(
     """
     for others in (target_points, inside):
         check_pairs(source_points, others)
-    row, size = panels([source, target], side), sizes(side)
-    starts, ends = row.on(0, source_points), row.on(1, target_points)
-    canvas = Canvas(row.picture)
     order = np.argsort(np.asarray(inside), kind="stable").tolist()  # strays first: they never hide the others
-    for number in order:
-        shade = colour(0) if inside[number] else colour(1)
-        canvas.line(starts[number], ends[number], shade, 0.5 * size.line, opacity=0.45)
-    for number in order:
-        shade = colour(0) if inside[number] else colour(1)
-        for place in (starts[number], ends[number]):
-            canvas.disc(place, 0.3 * size.radius, shade)
-    return canvas.picture()
+    shades = [colour(0) if right else colour(1) for right in inside]
+    return _draw_many([source, target], [source_points, target_points], shades, order, side)
 
 
 def draw_scales(
