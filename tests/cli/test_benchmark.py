@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from chmnet.benchmark import memory
 from chmnet.cli.app import app, main
-from chmnet.cli.benchmark import parse_sizes
+from chmnet.cli.options import parse_whole_numbers
 from chmnet.config import BackboneConfig, ModelConfig
 from chmnet.errors import InputError
 from chmnet.nn.chmnet import CHMNet
@@ -113,7 +113,7 @@ def test_existing_files_are_kept(tmp_path: Path) -> None:
     assert json.loads(document.read_text())["head"]
 
 
-def test_parse_sizes() -> None:
-    assert parse_sizes(" 120, 240,") == (120, 240)
+def test_parse_whole_numbers() -> None:
+    assert parse_whole_numbers(" 120, 240,", "sizes", "120,240") == (120, 240)
     with pytest.raises(InputError, match="whole numbers"):
-        parse_sizes("1.5")
+        parse_whole_numbers("1.5", "sizes", "120,240")

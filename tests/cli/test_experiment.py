@@ -47,6 +47,8 @@ def test_help_names_all_experiments() -> None:
         (["main", "--root", "none"], "there is no folder none"),
         (["main", "--root", "EMPTY"], "PF-PASCAL"),
         (["main", "--quick", "--resnet50", "none.pt"], "there is no file none.pt with the weights of ResNet-50"),
+        (["channels", "--quick", "--channels", "1,many"], "channels must be whole numbers"),
+        (["channels", "--quick", "--channels", "0,4"], "a layer has at least one channel, got '0,4'"),
         (["main", "--quick", "--resnet50", "EMPTY"], "with the weights of ResNet-50"),
         (["multiple", "--root", "ROOT", "--examples", "EMPTY"], "donkey.png; name the folder of chmnet's example"),
         (["scales", "--root", "ROOT", "--examples", "EMPTY"], "donkey.png; name the folder of chmnet's example"),

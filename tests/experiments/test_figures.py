@@ -24,7 +24,7 @@ from .conftest import Tries
 def test_precision_is_read_between_the_points_of_the_curve() -> None:
     """0.1 lies halfway from (0, 1) to (0.2, 0.8); 0.5 three quarters of the way from (0.2, 0.8) to (0.6, 0.4)."""
     row = {"area": 0.61849, "recall": [0.0, 0.2, 0.6, 1.0], "precision": [1.0, 0.8, 0.4, 0.2]}
-    (table,) = clutter.tables({"benchmark": "set", "rows": {"CHM": row}})
+    (table,) = clutter.tables({"benchmarks": {"a": "set"}, "rows": {"CHM": row}})
     assert table.rows == [["CHM", "0.618", "0.900", "0.500"]]
 
 

@@ -12,7 +12,7 @@ from chmnet.benchmark import count_parameters
 from chmnet.experiments import channels, kernels, learned_kernels, modules
 from chmnet.experiments.published import CONSENSUS, KERNELS, METHODS, MODULES
 from chmnet.experiments.recipe import VARIANTS, training_config
-from chmnet.experiments.workshop import QUICK_RECIPE
+from chmnet.experiments.workshop import CHANNELS, QUICK_RECIPE
 from chmnet.nn.chmnet import CHMNet
 
 DIFFERENCES: dict[str, dict[str, Any]] = {
@@ -53,9 +53,7 @@ def flat(settings: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 
 def test_every_variant_is_listed_here() -> None:
-    asked_for = {
-        channels.variant(sharing, number) for sharing in channels.SHARINGS for number in channels.CHANNELS
-    }
+    asked_for = {channels.variant(sharing, number) for sharing in channels.SHARINGS for number in CHANNELS}
     asked_for |= {*VARIANTS, *kernels.NAMES, *modules.NAMES, *channels.CONSENSUS_NAMES}
     asked_for |= {f"{sharing}-6d" for sharing in learned_kernels.SHARINGS}
     assert asked_for == set(DIFFERENCES)

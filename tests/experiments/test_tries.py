@@ -195,3 +195,12 @@ def test_overwrite_replaces(tries: Tries, tmp_path: Path) -> None:
     assert json.loads(replaced.file(".json").read_text())["experiment"] == "scales"
     for name in pictures:
         assert (copy.folder / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_other_channels_on_request(tries: Tries) -> None:
+    tries("channels")  # what it trained is there
+    asked = tries.run("channels", "--channels", "2,1", "--overwrite")
+    record = asked.record()
+    assert record["figures"]["channels"] == [1, 2]
+    assert asked.trained == [f"{sharing}-4d-2-channels-seed-0" for sharing in ("psi", "iso", "full")]
+    assert "--channels 2,1" in record["command"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chmnet.atomic import atomic_path
+from chmnet.cli.options import parse_whole_numbers
 from chmnet.cli.outputs import check_outputs
 from chmnet.cli.progress import track
 from chmnet.config import PRESETS, BackboneConfig, ModelConfig, parse_changes
@@ -54,7 +55,7 @@ def benchmark(
     check_outputs([config], [json_file, plot], overwrite)
     if plot is not None and plot.suffix.lower() != ".png":
         raise InputError(f"a plot must end in .png, got {plot.name!r}")
-    sides = parse_sizes(sizes)
+    sides = parse_whole_numbers(sizes, "sizes", "120,240")
     for name, number in (("size", size), ("threads", threads)):
         if number < 0:
             raise InputError(f"{name} must be at least 1, got {number}")
@@ -82,22 +83,6 @@ def benchmark(
     from chmnet.cli.cost_tables import print_report
 
     print_report(report)
-
-
-def parse_sizes(text: str) -> tuple[int, ...]:
-    """Sizes written as "120,240".
-
-    Example:
-        >>> parse_sizes("120, 240")
-        (120, 240)
-    """
-    try:
-        sizes = tuple(int(word) for word in text.split(",") if word.strip())
-    except ValueError:
-        raise InputError(f'sizes must be whole numbers, written "120,240", got {text!r}') from None
-    if not sizes:
-        raise InputError('sizes must be one or more whole numbers, written "120,240", got none')
-    return sizes
 
 
 def _network(model: str, config: Path | None, backbone: str, changes: dict[str, Any]) -> "tuple[str, CHMNet]":

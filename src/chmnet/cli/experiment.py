@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from chmnet.cli.options import parse_whole_numbers
 from chmnet.cli.progress import track
 from chmnet.errors import InputError
 
@@ -42,6 +43,9 @@ def experiment(
         str, typer.Option(help="File with ResNet-50's weights; without it, models on ResNet-50 are left out.")
     ] = "",
     examples: Annotated[Path, typer.Option(help="Folder of chmnet's example pictures.")] = Path("examples"),
+    channels: Annotated[
+        str, typer.Option(help="Numbers of channels to compare; the paper has 1,2,4,8,16.")
+    ] = "1,4,16",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace tables that exist.")] = False,
 ) -> None:
     """Measure a table or figure of the paper: Markdown, CSV, JSON and PNG files.
@@ -62,6 +66,9 @@ def experiment(
         raise InputError("--quick has a synthetic set of its own; leave out --root, or --quick")
     if not quick and root is None:
         raise InputError(f"where are the data sets? Name their folder with --root or {ROOT}, or try --quick")
+    numbers = parse_whole_numbers(channels, "channels", "1,4")
+    if min(numbers) < 1:
+        raise InputError(f"a layer has at least one channel, got {channels!r}")
     if output.exists() and not output.is_dir():
         raise InputError(f"{output} is a file; name a folder")
     if resnet50 and not Path(resnet50).is_file():
@@ -78,6 +85,7 @@ def experiment(
         setting,
         resnet50,
         examples,
+        sorted(set(numbers)),
         say=lambda text: typer.echo(text, err=True),
         track=lambda pairs: track(pairs, "pairs"),
     ) as workshop:
@@ -87,6 +95,8 @@ def experiment(
                 continue
             where = ["--quick"] if quick else ["--root", "datasets"]
             weights = ["--resnet50", Path(resnet50).name] if resnet50 else []
-            command = shlex.join(["chmnet", "experiment", wanted, *where, *weights, "-o", output.resolve().name])
+            chosen = ["--channels", channels] if wanted == "channels" and channels != "1,4,16" else []
+            folder = output.resolve().name
+            command = shlex.join(["chmnet", "experiment", wanted, *where, *weights, *chosen, "-o", folder])
             for file in run_experiment(EXPERIMENTS[wanted], workshop, command, overwrite):
                 typer.echo(f"wrote {file}")

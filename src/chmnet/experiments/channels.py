@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 
-from chmnet.experiments.ablation import MISSING, measure_variants, pck_cells, pck_headings
+from chmnet.experiments.ablation import measure_variants, pck_cells, pck_headings
 from chmnet.experiments.experiment import Drawing, Experiment, Figures, Table
 from chmnet.experiments.published import CONSENSUS
 from chmnet.experiments.workshop import Workshop
 from chmnet.viz import plot_runs
 
 SHARINGS = ("psi", "iso", "full")
-CHANNELS = (1, 4, 16)
 CONSENSUS_NAMES = {"consensus-16": "{16, 16, 1}", "consensus-1": "{1, 1, 1}"}
 SEEDS = 2
 
@@ -27,10 +26,13 @@ def variant(sharing: str, channels: int) -> str:
 def measure(workshop: Workshop) -> Figures:
     """PCK of two runs of every sharing and number of channels; one of neighbourhood consensus, which is slow."""
     seeds = {
-        variant(sharing, channels): workshop.setting.seeds(SEEDS) for sharing in SHARINGS for channels in CHANNELS
+        variant(sharing, channels): workshop.setting.seeds(SEEDS)
+        for sharing in SHARINGS
+        for channels in workshop.channels
     }
     seeds |= {name: workshop.setting.seeds(1) for name in CONSENSUS_NAMES}
-    return measure_variants(workshop, list(seeds), seeds, [next(iter(workshop.benchmarks))])
+    figures = measure_variants(workshop, list(seeds), seeds, [next(iter(workshop.benchmarks))])
+    return {"channels": list(workshop.channels), **figures}
 
 
 def tables(figures: Figures) -> list[Table]:
@@ -38,11 +40,10 @@ def tables(figures: Figures) -> list[Table]:
     rows = [
         [sharing, str(channels), *pck_cells(figures, variant(sharing, channels))]
         for sharing in SHARINGS
-        for channels in CHANNELS
+        for channels in figures["channels"]
     ]
     consensus = [
-        [title, *pck_cells(figures, name), f"{CONSENSUS[name]:.1f}" if name in CONSENSUS else MISSING]
-        for name, title in CONSENSUS_NAMES.items()
+        [title, *pck_cells(figures, name), f"{CONSENSUS[name]:.1f}"] for name, title in CONSENSUS_NAMES.items()
     ]
     headings = pck_headings(figures)
     return [
@@ -58,7 +59,7 @@ def draw(workshop: Workshop, figures: Figures) -> Mapping[str, Drawing]:
         f"{label} @{alpha}": {
             sharing: [
                 (channels, figures["rows"][variant(sharing, channels)]["pck"][name][alpha])
-                for channels in CHANNELS
+                for channels in figures["channels"]
             ]
             for sharing in SHARINGS
         }

@@ -47,7 +47,8 @@ def measure(workshop: Workshop) -> Figures:
             "precision": [round(value, 4) for value in found["precision"]],
             "pck": {alpha: round(value, 3) for alpha, value in result["pck"].items()},
         }
-    return {"benchmark": workshop.benchmarks[name].label, "candidates": found["description"], "rows": rows}
+    label = workshop.benchmarks[name].label
+    return {"benchmarks": {name: label}, "candidates": found["description"], "rows": rows}
 
 
 def tables(figures: Figures) -> list[Table]:
@@ -56,7 +57,7 @@ def tables(figures: Figures) -> list[Table]:
     for title, row in figures["rows"].items():
         at = [np.interp(recall, row["recall"], row["precision"]) for recall in (0.1, 0.5)]
         rows.append([title, f"{row['area']:.3f}", *(f"{value:.3f}" for value in at)])
-    label = figures["benchmark"]
+    (label,) = figures["benchmarks"].values()
     return [Table([f"matches, {label}", "area", "precision at recall 0.1", "precision at recall 0.5"], rows)]
 
 

@@ -29,6 +29,8 @@ from chmnet.weights import load_model
 Say = Callable[[str], None]
 Track = Callable[[Sequence[Pair]], Iterable[Pair]]
 
+CHANNELS = (1, 4, 16)
+"""Numbers of channels that are compared unless others are asked for; the paper has 2 and 8 as well."""
 QUICK_CATEGORIES = 2
 QUICK_RECIPE: dict[str, Any] = {
     **RECIPE,
@@ -127,6 +129,7 @@ class Workshop:
         setting: data and recipe.
         resnet50: file with the weights of ResNet-50; empty: what needs them is left out.
         examples: folder of chmnet's example pictures.
+        channels: numbers of channels to compare.
         say: told about each thing that is made.
         track: goes through pairs, for progress.
     """
@@ -137,10 +140,12 @@ class Workshop:
         setting: Setting,
         resnet50: str = "",
         examples: Path = Path("examples"),
+        channels: Sequence[int] = CHANNELS,
         say: Say = lambda text: None,
         track: Track = iter,
     ) -> None:
         self.folder, self.setting, self.resnet50, self.examples = folder, setting, resnet50, examples
+        self.channels = tuple(channels)
         self.say, self.track = say, track
         self._features = FeatureCache(memory_bytes=3 * 2**30)
         self._pairs: dict[str, list[Pair]] = {}
