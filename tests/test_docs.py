@@ -12,12 +12,13 @@ from pathlib import Path
 import matplotlib
 import pytest
 import typer
+from PIL import Image
 
 import chmnet.viz
 from chmnet.cli.app import app
 from chmnet.cli.reference import commands, parameters, reference
 from chmnet.errors import InputError
-from chmnet.experiments.document import fill_tables
+from chmnet.experiments.document import copy_pictures, fill_tables
 from chmnet.experiments.experiment import tables_of
 from chmnet.experiments.registry import EXPERIMENTS
 
@@ -148,6 +149,22 @@ def test_a_changed_record_changes_the_page(tmp_path: Path) -> None:
     record["figures"]["rows"]["psi-6d"]["parameters"] += 1
     file.write_text(json.dumps(record), encoding="utf-8")
     assert fill_tables(page, tmp_path / "results") != page
+
+
+def test_pictures_are_copied_where_they_were_drawn(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    page = tmp_path / "page.md"
+    page.write_text(
+        "![](images/results-kernels.png) ![](images/results-multiple.jpg) ![](images/results-main.png)"
+    )
+    for name in ("kernels", "multiple", "clutter-pairs"):
+        Image.new("RGB", (3000, 1000), "red").save(tmp_path / f"{name}.png")
+    written = copy_pictures(page, tmp_path)
+    assert [path.name for path in written] == ["results-kernels.png", "results-multiple.jpg"]
+    assert sorted(path.name for path in (tmp_path / "images").iterdir()) == sorted(path.name for path in written)
+    for path in written:
+        with Image.open(path) as picture:
+            assert picture.size == (1400, 467)
 
 
 def test_tables_without_a_record_are_refused(tmp_path: Path) -> None:

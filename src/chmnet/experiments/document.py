@@ -1,6 +1,6 @@
-"""Tables of ``docs/results.md``, filled in from the records under ``results``.
+"""Tables and pictures of ``docs/results.md``, from what experiments wrote to ``results``.
 
-python -m chmnet.experiments.document docs/results.md results
+``python -m chmnet.experiments.document docs/results.md results``
 """
 
 import json
@@ -8,12 +8,18 @@ import re
 import sys
 from pathlib import Path
 
+from PIL import Image
+
 from chmnet.atomic import atomic_path
 from chmnet.errors import InputError
 from chmnet.experiments.experiment import tables_of
 from chmnet.experiments.registry import EXPERIMENTS
 
 BLOCK = re.compile(r"(<!-- tables of ([a-z-]+)\.json -->\n).*?(<!-- end of tables -->)", re.DOTALL)
+
+PICTURE = re.compile(r"images/results-([a-z0-9-]+)\.(png|jpg)")
+_LARGEST = (1400, 2000)
+_PLOT_COLOURS = 96
 
 
 def fill_tables(text: str, folder: Path) -> str:
@@ -38,8 +44,34 @@ def fill_tables(text: str, folder: Path) -> str:
     return BLOCK.sub(filled, text)
 
 
+def copy_pictures(document: Path, folder: Path) -> list[Path]:
+    """Bring the pictures that a document shows up to date, smaller, where an experiment has drawn them.
+
+    ``images/results-NAME.png`` beside the document comes from ``NAME.png``; those that end in ``.jpg`` show
+    photographs. Pictures that no experiment drew here stay as they are.
+
+    Returns:
+        The pictures that were written.
+    """
+    written = []
+    for name, ending in PICTURE.findall(document.read_text(encoding="utf-8")):
+        drawn, shown = folder / f"{name}.png", document.parent / "images" / f"results-{name}.{ending}"
+        if not drawn.is_file():
+            continue
+        with Image.open(drawn) as opened, atomic_path(shown) as temporary:
+            picture = opened.convert("RGB")
+            picture.thumbnail(_LARGEST)
+            if ending == "png":
+                picture.quantize(_PLOT_COLOURS).save(temporary, format="PNG", optimize=True)
+            else:
+                picture.save(temporary, format="JPEG", quality=82, optimize=True)
+        written.append(shown)
+    return written
+
+
 if __name__ == "__main__":
     document, records = Path(sys.argv[1]), Path(sys.argv[2])
+    copy_pictures(document, records)
     made = fill_tables(document.read_text(encoding="utf-8"), records)
     with atomic_path(document) as temporary:
         temporary.write_text(made, encoding="utf-8")
