@@ -13,7 +13,7 @@ help:
 	@echo "make test-web   the page in a real browser, its API under fuzzing and load (several minutes)"
 	@echo "make test-native    the compiled kernels under the sanitizers"
 	@echo "make lint       ruff and mypy only"
-	@echo "make docs       make the drawings, tables and the command line's reference in docs anew"
+	@echo "make docs       update the drawings, tables and command-line reference of docs"
 	@echo "make benchmark  what the paper's network costs, against the authors' way (several minutes)"
 	@echo "make format     let ruff put the code in order"
 	@echo "make clean      remove what make made"
@@ -30,9 +30,9 @@ demo: $(SETUP)
 
 # The drawings of README.md and docs, the command line's reference, and the tables of the results.
 docs: $(SETUP)
-	$(BIN)/python docs/pictures.py docs/images
+	$(BIN)/python tools/pictures.py docs/images
 	$(BIN)/python -m chmnet.cli.reference > docs/cli.md.new && mv docs/cli.md.new docs/cli.md
-	$(BIN)/python -m chmnet.experiments.document docs/results.md results
+	$(BIN)/python tools/results_page.py docs/results.md results
 
 test: lint
 	$(BIN)/pytest

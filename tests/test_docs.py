@@ -18,9 +18,9 @@ import chmnet.viz
 from chmnet.cli.app import app
 from chmnet.cli.reference import commands, parameters, reference
 from chmnet.errors import InputError
-from chmnet.experiments.document import copy_pictures, fill_tables
 from chmnet.experiments.experiment import tables_of
 from chmnet.experiments.registry import EXPERIMENTS
+from tools.results_page import copy_pictures, fill_tables
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md", *ROOT.glob("docs/*.md")]
@@ -106,7 +106,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @pytest.fixture(scope="module")
 def pictures() -> dict:
-    return runpy.run_path(str(ROOT / "docs" / "pictures.py"), run_name="pictures")
+    return runpy.run_path(str(ROOT / "tools" / "pictures.py"), run_name="pictures")
 
 
 @pytest.mark.parametrize("name", ["voting_on_lines", "taps", "soft_argmax_on_a_line"])
@@ -128,7 +128,7 @@ def test_all_pictures_are_drawn(pictures: dict, tmp_path: Path) -> None:
 def test_results_have_a_record_and_its_tables(name: str) -> None:
     page, file = (ROOT / "docs" / "results.md").read_text(encoding="utf-8"), ROOT / "results" / f"{name}.json"
     record = json.loads(file.read_text(encoding="utf-8"))
-    assert "--quick" not in record["command"], "numbers of a try are no results"
+    assert "--quick" not in record["command"], "quick mode measures no results"
     assert file.stat().st_size < 100_000
     assert f"<!-- tables of {name}.json -->\n{tables_of(EXPERIMENTS[name], record)}\n" in page
 

@@ -1,4 +1,4 @@
-"""Make the drawings of README.md and of docs: ``make docs``, or ``python docs/pictures.py FOLDER``.
+"""Make the drawings of README.md and of docs: ``make docs``, or ``python tools/pictures.py FOLDER``.
 
 The photographs are those of ``examples``; everything is drawn with the models that come with the package.
 """

@@ -1,6 +1,6 @@
-"""Tables and pictures of ``docs/results.md``, from what experiments wrote to ``results``.
+"""Fill the tables and pictures of docs/results.md from the records of experiments.
 
-``python -m chmnet.experiments.document docs/results.md results``
+``make docs``, or ``python tools/results_page.py docs/results.md results``.
 """
 
 import json
@@ -23,12 +23,12 @@ _PLOT_COLOURS = 96
 
 
 def fill_tables(text: str, folder: Path) -> str:
-    """The text with every block of tables made anew from its record.
+    """The text with every block of tables written from its record.
 
     A block stands between ``<!-- tables of NAME.json -->`` and ``<!-- end of tables -->``.
 
     Raises:
-        InputError: a record does not exist, or is of no experiment.
+        InputError: a record is missing, or no experiment has its name.
     """
 
     def filled(block: re.Match[str]) -> str:
@@ -45,10 +45,10 @@ def fill_tables(text: str, folder: Path) -> str:
 
 
 def copy_pictures(document: Path, folder: Path) -> list[Path]:
-    """Bring the pictures that a document shows up to date, smaller, where an experiment has drawn them.
+    """Copy the pictures that a document shows, reduced, from those that experiments drew.
 
     ``images/results-NAME.png`` beside the document comes from ``NAME.png``; those that end in ``.jpg`` show
-    photographs. Pictures that no experiment drew here stay as they are.
+    photographs. Pictures without a drawing in ``folder`` stay as they are.
 
     Returns:
         The pictures that were written.
