@@ -22,8 +22,8 @@ LAYERS: list[set[str]] = [
     {"weights", "features", "warping", "result_file"},
     {"result"},
     {"matcher", "benchmark"},
-    {"evaluation", "labelling", "calibration"},
-    {"training", "propagation"},  # training validates with the evaluation
+    {"evaluation"},
+    {"training", "annotation"},  # training validates with the evaluation
     {"experiments"},
     {"web"},
     {"cli"},

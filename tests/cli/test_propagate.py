@@ -17,8 +17,8 @@ from typer.testing import CliRunner, Result
 from chmnet.cli.app import app, main
 from chmnet.errors import ChmnetError, InputError
 from chmnet.weights import save_model
+from tests.annotation.tiny import noise_picture, tiny_model, write_labels
 from tests.data.trees import edit_json
-from tests.propagation.tiny import noise_picture, tiny_model, write_labels
 
 
 @pytest.fixture(scope="module")

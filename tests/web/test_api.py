@@ -13,14 +13,14 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 import chmnet
+from chmnet.annotation.coco import doubtful_keypoints
+from chmnet.annotation.records import Moved
+from chmnet.annotation.vote import join_votes
 from chmnet.formats import read_npz
 from chmnet.geometry import pixels_to_normalised
 from chmnet.matcher import Matcher, MatchResult
 from chmnet.nn.kernels import titled_kernels
 from chmnet.nn.transfer import sampler_weights
-from chmnet.propagation.document import doubtful_keypoints
-from chmnet.propagation.records import Moved
-from chmnet.propagation.vote import join_votes
 from chmnet.viz import draw_kernels
 from chmnet.web.container import heat_of, unpack
 from chmnet.weights import load_model

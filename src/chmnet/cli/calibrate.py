@@ -13,8 +13,8 @@ from chmnet.config import parse_changes
 from chmnet.errors import InputError
 
 if TYPE_CHECKING:
-    from chmnet.calibration import Reliability
     from chmnet.data import Pair
+    from chmnet.evaluation.calibrate import Reliability
 
 
 def calibrate(
@@ -55,7 +55,7 @@ def calibrate(
     for name in () if output is None else (model, str(output)):
         if Path(name).suffix != ".safetensors":
             raise InputError(f"a calibration is kept in a model file (.safetensors); {name!r} is none")
-    from chmnet.calibration import collect_evidence, fit_calibration, recalibrated, reliability
+    from chmnet.evaluation.calibrate import collect_evidence, fit_calibration, recalibrated, reliability
     from chmnet.weights import load_model, save_calibrated
 
     network = load_model(model, backbone_weights=backbone_weights)

@@ -10,8 +10,8 @@ from chmnet.cli.progress import track
 from chmnet.errors import InputError
 
 if TYPE_CHECKING:
+    from chmnet.annotation.label import Member
     from chmnet.data import Pair
-    from chmnet.labelling import Member
 
 
 def label(
@@ -49,8 +49,8 @@ def label(
     check_writable(output, overwrite)
     if split == "test":
         raise InputError("test pairs are not labelled: such lists are for training; use --split train")
+    from chmnet.annotation.label import LabellingConfig, label_pairs
     from chmnet.data import write_list
-    from chmnet.labelling import LabellingConfig, label_pairs
 
     config = LabellingConfig(minimum_confidence, most_points=points)
     pairs = _pairs(name, root, split, draw)
@@ -63,8 +63,8 @@ def label(
 
 
 def _pairs(name: str, root: Path, split: str, draw: int) -> "list[Pair]":
+    from chmnet.annotation.label import draw_pairs
     from chmnet.data import find_dataset, image_names, load_pairs, pf_pascal
-    from chmnet.labelling import draw_pairs
     from chmnet.training.sources import without_test_pairs
 
     splits = find_dataset(name, root, split).splits
@@ -80,7 +80,7 @@ def _pairs(name: str, root: Path, split: str, draw: int) -> "list[Pair]":
 
 
 def _member(word: str) -> "Member":
-    from chmnet.labelling import Member
+    from chmnet.annotation.label import Member
     from chmnet.weights import load_model
 
     name, at, side = word.rpartition("@")

@@ -16,8 +16,8 @@ from chmnet.errors import InputError
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+    from chmnet.annotation import Outcome, PartialFile, Skipped
     from chmnet.data.coco import Labels
-    from chmnet.propagation import Outcome, PartialFile, Skipped
 
 
 def propagate(
@@ -66,8 +66,8 @@ def propagate(
     check_picture_name(contact_sheet)
     if not 0 <= minimum_confidence <= 1:
         raise InputError(f"the minimum confidence must be from 0 to 1, got {minimum_confidence:g}")
+    from chmnet.annotation import Origin, PartialFile, draw_sheet, find_pictures, to_coco
     from chmnet.data.coco import load_labels
-    from chmnet.propagation import Origin, PartialFile, draw_sheet, find_pictures, to_coco
 
     known = load_labels(labels, images_root, category or [])
     sources = {instance.path for instance in known.instances}
@@ -95,9 +95,9 @@ def _find(
     overwrite: bool,
 ) -> "tuple[Outcome, dict[str, Any]]":
     """Find the keypoints with a model; also what describes the model."""
+    from chmnet.annotation import describe_run, propagate
     from chmnet.evaluation.predict import describe_model
     from chmnet.matcher import choose_device
-    from chmnet.propagation import describe_run, propagate
     from chmnet.weights import DEFAULT_MODEL, load_model
 
     place = choose_device(device)

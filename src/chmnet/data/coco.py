@@ -93,7 +93,7 @@ def load_labels(file: str | Path, images_root: str | Path | None = None, categor
     Args:
         file: a JSON file; crowds and objects without keypoints are passed over.
         images_root: where the pictures lie; ``None``: beside the file, or in ``images/``. File names may lead
-            anywhere from there, as in files that :mod:`chmnet.propagation` writes.
+            anywhere from there, as in files that :mod:`chmnet.annotation` writes.
         categories: names of the categories wanted; none: all.
 
     Raises:

@@ -3,6 +3,6 @@
 from chmnet.evaluation.predict import check_pairs, predict
 from chmnet.evaluation.predictions import Header, PredictionFile
 from chmnet.evaluation.report import write_report
-from chmnet.evaluation.result import evaluate
+from chmnet.evaluation.score import evaluate
 
 __all__ = ["Header", "PredictionFile", "check_pairs", "evaluate", "predict", "write_report"]

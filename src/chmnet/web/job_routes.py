@@ -8,9 +8,9 @@ from fastapi import Path as InPath
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
+from chmnet.annotation.coco import doubtful_keypoints
+from chmnet.annotation.records import score
 from chmnet.config import CONFIDENT
-from chmnet.propagation.document import doubtful_keypoints
-from chmnet.propagation.records import score
 from chmnet.web.answers import ERRORS, ErrorAnswer
 from chmnet.web.errors import WebError
 from chmnet.web.jobs import Job, Jobs, Labelled

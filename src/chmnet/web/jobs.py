@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from chmnet.propagation.records import Moved
-from chmnet.propagation.vote import join_votes
+from chmnet.annotation.records import Moved
+from chmnet.annotation.vote import join_votes
 from chmnet.web.errors import WebError
 from chmnet.web.service import Pair, Service
 from chmnet.web.sessions import StoredPicture

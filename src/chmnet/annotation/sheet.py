@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image, ImageOps
 
+from chmnet.annotation.coco import doubtful_keypoints
+from chmnet.annotation.records import Propagated, score
 from chmnet.data.coco import Labels
 from chmnet.errors import InputError
 from chmnet.pictures import open_picture
-from chmnet.propagation.document import doubtful_keypoints
-from chmnet.propagation.records import Propagated, score
 from chmnet.viz import contact_sheet
 from chmnet.viz.keypoints import draw_keypoints
 from chmnet.viz.style import colour, rgb

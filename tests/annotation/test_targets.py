@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from chmnet.propagation import find_pictures
+from chmnet.annotation import find_pictures
 
 
 def touch(folder: Path, *names: str) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from chmnet import __version__
+from chmnet.annotation.records import POINT_DECIMALS, Moved, Propagated, score
 from chmnet.data.coco import Category, Labels
 from chmnet.data.making_pairs import Instance
 from chmnet.geometry import Size, clip_points
-from chmnet.propagation.records import POINT_DECIMALS, Moved, Propagated, score
 
 CONFIDENT, DOUBTFUL, ABSENT = 2, 1, 0
 """COCO's v: to a person "visible", "labelled but not visible" and "not labelled"."""

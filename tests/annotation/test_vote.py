@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from chmnet.propagation import join_votes
+from chmnet.annotation import join_votes
 
 SIZE = (100, 200)
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from chmnet.annotation import Moved, Origin, Propagated, draw_sheet, to_coco
 from chmnet.data.coco import Labels, load_labels
-from chmnet.propagation import Moved, Origin, Propagated, draw_sheet, to_coco
 
 from .tiny import NAMES, noise_picture, write_labels
 

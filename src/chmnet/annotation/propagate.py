@@ -10,15 +10,15 @@ import numpy as np
 import torch
 
 from chmnet import __version__
+from chmnet.annotation.records import Moved, PartialFile, Propagated
+from chmnet.annotation.targets import Skipped
+from chmnet.annotation.vote import BANDWIDTH, join_votes
 from chmnet.data.coco import Labels
 from chmnet.data.making_pairs import Instance
 from chmnet.errors import InputError
 from chmnet.features import FeatureStore
 from chmnet.nn.chmnet import CHMNet, Pyramid
 from chmnet.nn.inference import for_inference
-from chmnet.propagation.records import Moved, PartialFile, Propagated
-from chmnet.propagation.targets import Skipped
-from chmnet.propagation.vote import BANDWIDTH, join_votes
 from chmnet.result import MatchResult
 
 Track = Callable[[list[Path]], Iterable[Path]]
@@ -39,7 +39,7 @@ def propagate(
 ) -> Outcome:
     """Find the keypoints of every labelled category in every target.
 
-    A category with several labelled objects takes a vote, see :func:`chmnet.propagation.join_votes`. In memory are
+    A category with several labelled objects takes a vote, see :func:`chmnet.annotation.join_votes`. In memory are
     the features of the labelled pictures (up to a limit, the rest on disk) and those of one target.
 
     Args:

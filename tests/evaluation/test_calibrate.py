@@ -9,11 +9,11 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner, Result
 
-from chmnet.calibration import collect_evidence, fit_calibration, recalibrated, reliability
 from chmnet.cli.app import app
 from chmnet.config import BackboneConfig, ModelConfig, TransferConfig
 from chmnet.data.pairs import AnnotatedImage, Pair
 from chmnet.errors import ChmnetError, ConfigError, InputError, WeightsError
+from chmnet.evaluation.calibrate import collect_evidence, fit_calibration, recalibrated, reliability
 from chmnet.nn import CHMNet, confidence_map, match_confidence, match_evidence, soft_argmax
 from chmnet.nn.confidence import border_trust, calibrated
 from chmnet.ops.correlation import exchange

@@ -10,11 +10,11 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from chmnet import data
+from chmnet.annotation.label import Cutting, LabellingConfig, Member, draw_pairs, label_pairs
 from chmnet.cli.app import app
 from chmnet.config import BackboneConfig, ModelConfig, TransferConfig
 from chmnet.data.pairs import AnnotatedImage, Pair
 from chmnet.errors import ConfigError, InputError
-from chmnet.labelling import Cutting, LabellingConfig, Member, draw_pairs, label_pairs
 from chmnet.nn.chmnet import CHMNet
 from chmnet.training.views import Texture
 from tests.data import trees
@@ -144,7 +144,7 @@ def test_the_command_refuses_sides_that_are_none(tmp_path: Path, word: str) -> N
 
 def test_the_command_without_any_sure_pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = trees.make_pf_pascal(tmp_path)
-    monkeypatch.setattr("chmnet.labelling.label_pairs", lambda *arguments: [])
+    monkeypatch.setattr("chmnet.annotation.label.label_pairs", lambda *arguments: [])
     arguments = ["data", "label", "pf-pascal", "--root", str(root), "-o", str(tmp_path / "out.json")]
     result = CliRunner().invoke(app, [*arguments, "--model", "nearest-neighbour"])
     assert isinstance(result.exception, InputError)

@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 from torch import Tensor
 
+from chmnet.annotation import PartialFile, propagate
 from chmnet.data import load_pairs
 from chmnet.data.coco import Labels, load_labels
 from chmnet.data.pairs import AnnotatedImage, Pair
@@ -17,7 +18,6 @@ from chmnet.evaluation import Header, PredictionFile, predict
 from chmnet.nn import CHMNet
 from chmnet.nn.chmnet import MatchingHead, Pyramid
 from chmnet.pictures import open_picture
-from chmnet.propagation import PartialFile, propagate
 from chmnet.weights import load_model
 from tests.data.trees import edit_json
 
