@@ -8,7 +8,7 @@ SETUP := .venv/.ready
 
 help:
 	@echo "make demo       match the shipped example pictures with the default model: demo/index.html"
-	@echo "make test       all ordinary tests, with lint and type checks before them"
+	@echo "make test       lint, type checks, then all ordinary tests in two processes"
 	@echo "make test-slow  the tests that take long or need the real data sets"
 	@echo "make test-web   the page in a real browser, its API under fuzzing and load (several minutes)"
 	@echo "make test-native    the compiled kernels under the sanitizers"
@@ -34,8 +34,9 @@ docs: $(SETUP)
 	$(BIN)/python -m chmnet.cli.reference > docs/cli.md.new && mv docs/cli.md.new docs/cli.md
 	$(BIN)/python tools/results_page.py docs/results.md results
 
+# Two processes of one thread each; the one that finishes first takes over tests of the other.
 test: lint
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist worksteal
 
 test-slow: $(SETUP)
 	$(BIN)/pytest -m slow

@@ -9,6 +9,10 @@ import torch
 REPOSITORY = Path(__file__).parent.parent
 SHARED = Path(os.environ.get("CHMNET_SHARED", REPOSITORY.parent / "shared"))
 
+if "PYTEST_XDIST_WORKER" in os.environ:  # as many processes as cores: one thread each, what they start included
+    os.environ["OMP_NUM_THREADS"] = "1"
+    torch.set_num_threads(1)
+
 
 @pytest.fixture(autouse=True)
 def _seed() -> None:
