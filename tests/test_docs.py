@@ -15,7 +15,7 @@ import typer
 from PIL import Image
 
 import chmnet.viz
-from chmnet.cli.app import app
+from chmnet.cli.main import app
 from chmnet.cli.reference import commands, parameters, reference
 from chmnet.errors import InputError
 from chmnet.experiments.experiment import tables_of

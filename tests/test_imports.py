@@ -126,7 +126,7 @@ def test_imports_point_one_way() -> None:
         ("chmnet.metrics", "from chmnet.nn import CHMNet"),
         ("chmnet.viz.matches", "from chmnet.weights import load_model"),
         ("chmnet.viz.matches", "from chmnet.nn.chmnet import CHMNet"),
-        ("chmnet.web.app", "from chmnet.cli import main"),
+        ("chmnet.web.app", "from chmnet.cli.main import main"),
         ("chmnet.surprise", "import math"),
     ],
 )
@@ -175,7 +175,7 @@ def test_import_of_the_package_loads_nothing_heavy() -> None:
 def test_help_loads_nothing_heavy() -> None:
     modules, printed = loaded_modules("-m", "chmnet", "--help")
     assert "Usage" in printed
-    assert "chmnet.cli.app" in modules
+    assert "chmnet.cli.main" in modules
     assert not HEAVY & modules.keys()
 
 

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from chmnet import Matcher, MatchResult, TransferConfig, load_model
-from chmnet.cli.app import app
+from chmnet.cli.main import app
 from chmnet.nn import HoughMatching
 from chmnet.nn.transfer import match_probabilities
 from chmnet.ops import conv_nd

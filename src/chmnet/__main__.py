@@ -1,5 +1,5 @@
 """``python -m chmnet``."""
 
-from chmnet.cli import main
+from chmnet.cli.main import main
 
 main()

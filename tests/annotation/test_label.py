@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from chmnet import data
 from chmnet.annotation.label import Cutting, LabellingConfig, Member, draw_pairs, label_pairs
-from chmnet.cli.app import app
+from chmnet.cli.main import app
 from chmnet.config import BackboneConfig, ModelConfig, TransferConfig
 from chmnet.data.pairs import AnnotatedImage, Pair
 from chmnet.errors import ConfigError, InputError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chmnet.cli.app import main
+from chmnet.cli.main import main
 from chmnet.weights import load_model, save_model
 
 from .odd_pictures import photograph

@@ -9,8 +9,8 @@ import torch
 from typer.testing import CliRunner
 
 from chmnet.benchmark import memory
-from chmnet.cli.app import app, main
-from chmnet.cli.options import parse_whole_numbers
+from chmnet.cli.io import parse_whole_numbers
+from chmnet.cli.main import app, main
 from chmnet.config import BackboneConfig, ModelConfig
 from chmnet.errors import InputError
 from chmnet.nn.chmnet import CHMNet

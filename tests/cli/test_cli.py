@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from chmnet import __version__
-from chmnet.cli.app import app, main
-from chmnet.cli.points import parse_points
+from chmnet.cli.io import parse_points
+from chmnet.cli.main import app, main
 from chmnet.errors import ChmnetError, InputError
 from tests.conftest import REPOSITORY
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from chmnet.cli.app import app
 from chmnet.cli.experiment import NAMES
+from chmnet.cli.main import app
 from chmnet.experiments import workshop as workshop_module
 from chmnet.experiments.experiment import Experiment
 from chmnet.experiments.registry import EXPERIMENTS

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner
 
-from chmnet.cli.app import app, main
+from chmnet.cli.main import app, main
 from chmnet.config import BackboneConfig, ModelConfig
 from chmnet.nn.chmnet import CHMNet
 from chmnet.nn.kernels import CHANNELS_DRAWN, titled_kernels

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from chmnet.cli.points import read_points
+from chmnet.cli.io import read_points
 from chmnet.errors import InputError
 from chmnet.formats import read_flo, read_npz
 from chmnet.pictures import open_picture

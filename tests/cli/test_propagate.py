@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner, Result
 
-from chmnet.cli.app import app, main
+from chmnet.cli.main import app, main
 from chmnet.errors import ChmnetError, InputError
 from chmnet.weights import save_model
 from tests.annotation.tiny import noise_picture, tiny_model, write_labels

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from chmnet.cli import serve
-from chmnet.cli.app import app, main
+from chmnet.cli.main import app, main
 from chmnet.errors import InputError
 from chmnet.web.server import announce, listen
 from chmnet.web.settings import Settings

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from chmnet.cli.app import app, main
+from chmnet.cli.main import app, main
 from tests.cli.test_cli import assert_one_sentence
 from tests.conftest import REPOSITORY
 from tests.data import trees

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from chmnet.cli.app import app
+from chmnet.cli.main import app
 from chmnet.pictures import open_picture
 
 from .conftest import Run

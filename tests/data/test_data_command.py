@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from chmnet.cli import data, progress
-from chmnet.cli.app import app, main
+from chmnet.cli import data, io
+from chmnet.cli.main import app, main
 
 from . import trees
 
@@ -111,5 +111,5 @@ def test_bar_hands_everything_through(
     monkeypatch.setenv("FORCE_COLOR" if terminal else "NO_COLOR", "1")
     monkeypatch.setattr("time.monotonic", iter(range(0, 1000, 2)).__next__)  # every step takes two seconds
     paths = [Path(str(number)) for number in range(3)]
-    assert list(progress.track(paths, "images")) == paths
+    assert list(io.track(paths, "images")) == paths
     assert ("images" in capsys.readouterr().err) == terminal

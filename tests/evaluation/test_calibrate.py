@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner, Result
 
-from chmnet.cli.app import app
+from chmnet.cli.main import app
 from chmnet.config import BackboneConfig, ModelConfig, TransferConfig
 from chmnet.data.pairs import AnnotatedImage, Pair
 from chmnet.errors import ChmnetError, ConfigError, InputError, WeightsError

@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner, Result
 
-from chmnet.cli.app import app
+from chmnet.cli.main import app
 from chmnet.data import Pair, deduplicate, load_pairs, training_pairs
 from chmnet.errors import ChmnetError, InputError, WeightsError
 from chmnet.evaluation import Header, PredictionFile, evaluate, predict
@@ -219,7 +219,7 @@ def test_report_is_self_contained(root: Path, tmp_path: Path, ending: str) -> No
 def test_killed_and_started_again_gives_the_same_json(root: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "CHMNET_CACHE": str(tmp_path / "cache")}
     slow = (
-        "import time, chmnet.nn.chmnet as m, chmnet.cli as c\n"
+        "import time, chmnet.nn.chmnet as m, chmnet.cli.main as c\n"
         "match = m.MatchingHead.match\n"
         "m.MatchingHead.match = lambda *a: (time.sleep(0.5), match(*a))[1]\n"
         "c.main()\n"

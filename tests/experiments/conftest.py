@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from chmnet.cli.app import app
+from chmnet.cli.main import app
 from chmnet.evaluation import Header, PredictionFile
 from chmnet.experiments import workshop as workshop_module
 from chmnet.experiments.workshop import Setting, Workshop

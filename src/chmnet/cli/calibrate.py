@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from chmnet.cli.options import BackboneWeights
-from chmnet.cli.outputs import check_outputs, write_json
-from chmnet.cli.progress import track
+from chmnet.cli.io import BackboneWeights, check_outputs, track, write_json
 from chmnet.config import parse_changes
 from chmnet.errors import InputError
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from chmnet.cli.outputs import check_outputs
+from chmnet.cli.io import check_outputs
 from chmnet.errors import InputError
 
 

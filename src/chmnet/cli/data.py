@@ -9,7 +9,7 @@ import typer
 
 from chmnet.atomic import atomic_path, check_writable
 from chmnet.cli import label
-from chmnet.cli.progress import track
+from chmnet.cli.io import track
 from chmnet.config import parse_changes
 
 if TYPE_CHECKING:

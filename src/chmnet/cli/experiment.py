@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from chmnet.cli.options import parse_whole_numbers
-from chmnet.cli.progress import track
+from chmnet.cli.io import parse_whole_numbers, track
 from chmnet.errors import InputError
 
 ROOT = "CHMNET_DATA"

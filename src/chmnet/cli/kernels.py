@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from chmnet.cli.options import BackboneWeights
-from chmnet.cli.outputs import check_picture_name, save_picture, whole_outputs
+from chmnet.cli.io import BackboneWeights, check_picture_name, save_picture, whole_outputs
 
 
 def kernels(

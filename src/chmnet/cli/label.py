@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chmnet.atomic import check_writable
-from chmnet.cli.progress import track
+from chmnet.cli.io import track
 from chmnet.errors import InputError
 
 if TYPE_CHECKING:

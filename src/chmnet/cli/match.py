@@ -7,9 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from chmnet.cli.options import BackboneWeights, Device, ModelName
-from chmnet.cli.outputs import check_picture_name, save_picture, whole_outputs
-from chmnet.cli.points import Rows, check_inside, parse_points, read_points
+from chmnet.cli.io import (
+    BackboneWeights,
+    Device,
+    ModelName,
+    Rows,
+    check_inside,
+    check_picture_name,
+    parse_points,
+    read_points,
+    save_picture,
+    whole_outputs,
+)
 from chmnet.config import CONFIDENT
 from chmnet.errors import InputError
 

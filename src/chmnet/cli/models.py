@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from chmnet.cli.outputs import check_outputs, write_json
+from chmnet.cli.io import check_outputs, write_json
 
 if TYPE_CHECKING:
     from chmnet.weights import KnownModel

@@ -7,9 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from chmnet.cli.options import BackboneWeights, Device, ModelName
-from chmnet.cli.outputs import check_outputs, check_picture_name, save_picture, whole_outputs
-from chmnet.cli.progress import track
+from chmnet.cli.io import (
+    BackboneWeights,
+    Device,
+    ModelName,
+    check_outputs,
+    check_picture_name,
+    save_picture,
+    track,
+    whole_outputs,
+)
 from chmnet.config import CONFIDENT
 from chmnet.errors import InputError
 

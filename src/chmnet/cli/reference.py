@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import typer
 from typer.models import ArgumentInfo, OptionInfo
 
-from chmnet.cli.app import app
+from chmnet.cli.main import app
 
 OPENING = """# The command line
 

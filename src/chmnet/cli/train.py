@@ -45,7 +45,7 @@ def train(
     """
     changes = parse_changes(change or [])
     folder, settings = _resumed(config, output, resume, changes) if resume else _new(config, output, changes)
-    from chmnet.cli.training_progress import TrainingProgress
+    from chmnet.cli.io import TrainingProgress
     from chmnet.training.loop import BEST, LAST
     from chmnet.training.loop import train as run
 

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from chmnet.cli.options import BackboneWeights, Device, ModelName
-from chmnet.cli.outputs import check_picture_name, save_picture, whole_outputs
+from chmnet.cli.io import BackboneWeights, Device, ModelName, check_picture_name, save_picture, whole_outputs
 from chmnet.errors import InputError
 
 

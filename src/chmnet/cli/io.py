@@ -1,0 +1,288 @@
+"""What commands share: options, points, outputs that are written whole or not at all, and progress."""
+
+import json
+import struct
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from chmnet.atomic import atomic_path, check_writable
+from chmnet.errors import InputError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Item = TypeVar("Item")
+Rows = list[tuple[float, float]]
+
+# ---------------------------------------------------------------- options
+
+ModelName = Annotated[str, typer.Option(help="Name from `chmnet models`, or a model file. Default: chmnet-lite.")]
+BackboneWeights = Annotated[
+    str, typer.Option(help="Backbone weights for a model without them: a file, or `published`.")
+]
+Device = Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda, mps.")]
+
+
+def parse_whole_numbers(text: str, what: str, example: str) -> tuple[int, ...]:
+    """Several numbers of one option.
+
+    Args:
+        text: as a person wrote it.
+        what: what the numbers are, for messages.
+        example: how to write them, for messages.
+
+    Raises:
+        InputError: there are none, or they are something else.
+
+    Example:
+        >>> parse_whole_numbers("120, 240", "sizes", "120,240")
+        (120, 240)
+    """
+    try:
+        numbers = tuple(int(word) for word in text.split(",") if word.strip())
+    except ValueError:
+        raise InputError(f'{what} must be whole numbers, written "{example}", got {text!r}') from None
+    if not numbers:
+        raise InputError(f'{what} must be one or more whole numbers, written "{example}", got none')
+    return numbers
+
+
+# ---------------------------------------------------------------- points
+
+
+def parse_points(text: str) -> Rows:
+    """Points written as "x,y x,y".
+
+    Example:
+        >>> parse_points("1,2  3.5,-4")
+        [(1.0, 2.0), (3.5, -4.0)]
+    """
+    rows = []
+    for word in text.replace(";", " ").split():
+        try:
+            x, y = (float(part) for part in word.split(","))
+        except ValueError:
+            raise InputError(f'points must be written "x,y x,y", got {word!r}') from None
+        rows.append((x, y))
+    return rows
+
+
+def read_points(path: Path) -> Rows:
+    """Points of a file: JSON, ``[[x, y], …]``, or one point a line, its numbers apart by a comma or white space.
+
+    Empty lines, those that begin with ``#`` and a first line ``x,y`` are passed over.
+
+    Raises:
+        InputError: the file cannot be read, holds something else, or no point at all.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise InputError(f"cannot read the points file {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"the points file {path} is not text") from None
+    rows = _from_json(text, path) if text.lstrip().startswith(("[", "{")) else _from_lines(text, path)
+    if not rows:
+        raise InputError(f"the points file {path} holds no points; write one x,y a line")
+    return rows
+
+
+def _from_lines(text: str, path: Path) -> Rows:
+    rows: Rows = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        words = line.replace(",", " ").replace(";", " ").split()
+        if not words or line.lstrip().startswith("#") or (not rows and [w.lower() for w in words] == ["x", "y"]):
+            continue
+        try:
+            x, y = (float(word) for word in words)
+        except ValueError:
+            raise InputError(f"{path}, line {number}, must hold a point x,y, got {line.strip()[:40]!r}") from None
+        rows.append((x, y))
+    return rows
+
+
+def _from_json(text: str, path: Path) -> Rows:
+    wrong = InputError(f"the points file {path} must hold a JSON list of points [[x, y], …]")
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        raise wrong from None
+    if not isinstance(document, list):
+        raise wrong
+    rows = []
+    for point in document:
+        numbers = isinstance(point, list) and len(point) == 2 and all(type(part) in (int, float) for part in point)
+        if not numbers:
+            raise wrong
+        try:
+            rows.append((float(point[0]), float(point[1])))
+        except OverflowError:
+            raise wrong from None
+    return rows
+
+
+def check_inside(points: Rows, path: Path, width: int, height: int) -> None:
+    """Refuse points that do not lie in the picture, NaN among them.
+
+    Raises:
+        InputError: one sentence about the first of them.
+    """
+    for x, y in points:
+        if not (0 <= x <= width and 0 <= y <= height):
+            raise InputError(f"the point {x:g},{y:g} lies outside {path}, which has {width}×{height} pixels")
+
+
+# ---------------------------------------------------------------- outputs
+
+
+def check_outputs(inputs: Sequence[Path | None], outputs: Sequence[Path | None], overwrite: bool) -> None:
+    """Refuse outputs that cannot be written, that are an input, or that are named twice.
+
+    Args:
+        inputs: files that the command reads or keeps.
+        outputs: files that it will write; ``None`` is not asked for.
+        overwrite: whether existing outputs may be replaced.
+
+    Raises:
+        InputError: one sentence about the first output that is refused.
+    """
+    taken = {path.resolve(): "an input" for path in inputs if path is not None}
+    for path in outputs:
+        if path is None:
+            continue
+        if path.resolve() in taken:
+            raise InputError(f"{path} is {taken[path.resolve()]} already; choose another name")
+        taken[path.resolve()] = "another output"
+        check_writable(path, overwrite)
+
+
+@contextmanager
+def whole_outputs(
+    inputs: Sequence[Path | None], outputs: Sequence[Path | None], overwrite: bool
+) -> Iterator[dict[Path, Path]]:
+    """Check outputs and give a temporary file for each; all get their names if the block ends well, else none.
+
+    Raises:
+        InputError: as :func:`check_outputs`, or a folder cannot be written to.
+    """
+    check_outputs(inputs, outputs, overwrite)
+    with ExitStack() as stack:
+        yield {path: stack.enter_context(atomic_path(path, overwrite)) for path in outputs if path is not None}
+
+
+def write_json(document: Any, path: Path, overwrite: bool) -> None:
+    """Write a document to a file, or to standard output where the name is ``-``."""
+    text = json.dumps(document, indent=2) + "\n"
+    if str(path) == "-":
+        typer.echo(text, nl=False)
+        return
+    with atomic_path(path, overwrite) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def check_picture_name(path: Path | None) -> None:
+    """Refuse a name whose ending is no picture format that can be written.
+
+    Raises:
+        InputError: it is not.
+    """
+    if path is None:
+        return
+    from PIL.Image import SAVE, registered_extensions
+
+    if registered_extensions().get(path.suffix.lower()) not in SAVE:
+        raise InputError(f"cannot tell the picture format from {path.name!r}; end the name in .png or .jpg")
+
+
+def save_picture(picture: "Image", path: Path, name: Path, **options: Any) -> None:
+    """Save a picture to ``path``, which will be called ``name``.
+
+    Raises:
+        InputError: the format cannot hold it, or the disk is full.
+    """
+    try:
+        picture.save(path, **options)
+    except (OSError, ValueError, KeyError, struct.error) as error:  # what Pillow's encoders raise
+        raise InputError(f"cannot write the picture {name}: {error}; try another format, such as .png") from None
+
+
+# ---------------------------------------------------------------- progress
+
+
+def track(items: Sequence[Item], unit: str) -> Iterator[Item]:
+    """Go through items under a bar with their rate and the time left; it shows up after one second."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield from items
+        return
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(unit),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        started = time.monotonic()
+        task = progress.add_task("", total=len(items), rate="", visible=False)
+        for item in items:
+            yield item
+            speed = progress.tasks[0].speed
+            rate = f"{speed:.1f}/s" if speed else ""
+            progress.update(task, advance=1, rate=rate, visible=time.monotonic() - started > 1)
+
+
+class TrainingProgress:
+    """Called with every record of a run; use it as a context manager."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        console = Console(stderr=True)
+        self.is_main = False
+        """Whether this process is the one that speaks."""
+        self._bar = Progress(
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("steps"),
+            TextColumn("loss {task.fields[loss]}"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bar.add_task("", total=None, loss="")
+
+    def __enter__(self) -> "TrainingProgress":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def __call__(self, record: dict[str, Any]) -> None:
+        """Show one record."""
+        if record["kind"] == "start":
+            self.is_main = True
+            self._bar.update(self._task, total=record["steps"], completed=record["step"])
+            self._bar.start()
+        elif record["kind"] == "step":
+            self._bar.update(self._task, completed=record["step"], loss=f"{record['loss']:.4f}")
+        elif record["kind"] == "validation":
+            figures = "  ".join(f"PCK@{alpha} {value:5.1f}" for alpha, value in record["pck"].items())
+            loss = f"{record['loss']:.4f}" if record["loss"] is not None else "not finite"
+            self._bar.console.print(
+                f"step {record['step']:6d}  validation loss {loss}  {figures}  ({record['pairs']} pairs)",
+                highlight=False,
+            )
