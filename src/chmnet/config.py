@@ -23,8 +23,8 @@ else:
 MAX_CELLS = 20_000
 """Largest grid of a configuration: its correlation takes 1.6 GB."""
 
-CONFIDENT = 0.5
-"""Matches of at least this confidence count as sure: they are drawn filled, and not marked for review."""
+CONFIDENCE_THRESHOLD = 0.5
+"""Matches of at least this confidence are confident: they are drawn filled, and not marked for review."""
 
 Config = TypeVar("Config", bound="TomlConfig")
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from PIL import Image
 from torch import Tensor
 
-from chmnet.config import CONFIDENT, TransferConfig
+from chmnet.config import CONFIDENCE_THRESHOLD, TransferConfig
 from chmnet.errors import InputError
 from chmnet.geometry import Size, grid_points, normalised_to_pixels, pixels_to_normalised
 from chmnet.nn.confidence import confidence_map
@@ -216,7 +216,7 @@ class MatchResult:
         exact = keypoints is not None
         if keypoints is None:
             keypoints = self.matches(top=600)
-            sure = keypoints.confidence >= CONFIDENT
+            sure = keypoints.confidence >= CONFIDENCE_THRESHOLD
             keypoints = Matches(*(values[sure] for values in keypoints))
         source = pixels_to_normalised(_check_points(keypoints.source), self.source_size)
         target = pixels_to_normalised(_check_points(keypoints.target), self.target_size)

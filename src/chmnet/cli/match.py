@@ -19,7 +19,7 @@ from chmnet.cli.io import (
     save_picture,
     whole_outputs,
 )
-from chmnet.config import CONFIDENT
+from chmnet.config import CONFIDENCE_THRESHOLD
 from chmnet.errors import InputError
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _spread_out(matches: "Matches", count: int) -> "Matches":
     """A few of the sure matches: the surest, then always the one farthest from those already chosen."""
     from chmnet.geometry import spread_out
 
-    sure = matches.source[: max(count, int((matches.confidence >= CONFIDENT).sum()))]
+    sure = matches.source[: max(count, int((matches.confidence >= CONFIDENCE_THRESHOLD).sum()))]
     chosen = spread_out(sure, count)
     return type(matches)(*(values[sorted(chosen)] for values in matches))
 

@@ -17,7 +17,7 @@ from chmnet.cli.io import (
     track,
     whole_outputs,
 )
-from chmnet.config import CONFIDENT
+from chmnet.config import CONFIDENCE_THRESHOLD
 from chmnet.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def propagate(
     backbone_weights: BackboneWeights = "",
     minimum_confidence: Annotated[
         float, typer.Option(help="Keypoints below it (0 … 1) are marked for review: v = 1.")
-    ] = CONFIDENT,
+    ] = CONFIDENCE_THRESHOLD,
     contact_sheet: Annotated[
         Path | None, typer.Option(help="Write a picture of the least certain results here.")
     ] = None,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image
 
-from chmnet.config import CONFIDENT
+from chmnet.config import CONFIDENCE_THRESHOLD
 from chmnet.errors import InputError
 from chmnet.viz.canvas import Canvas
 from chmnet.viz.panels import Entry, add_legend, panels
@@ -22,7 +22,7 @@ def draw_matches(
     target_points: np.ndarray,
     side: int = 480,
     confidence: np.ndarray | None = None,
-    doubtful_below: float = CONFIDENT,
+    doubtful_below: float = CONFIDENCE_THRESHOLD,
     labels: Sequence[str] | None = None,
 ) -> Image.Image:
     """Two pictures side by side, a numbered point and a line for each match.

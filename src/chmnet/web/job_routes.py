@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from chmnet.annotation.coco import doubtful_keypoints
 from chmnet.annotation.records import score
-from chmnet.config import CONFIDENT
+from chmnet.config import CONFIDENCE_THRESHOLD
 from chmnet.web.answers import ERRORS, ErrorAnswer
 from chmnet.web.errors import WebError
 from chmnet.web.jobs import Job, Jobs, Labelled
@@ -121,6 +121,6 @@ def _propagated(job: Job, number: int, target: StoredPicture) -> PropagatedPictu
         picture=target.id,
         points=[None if np.isnan(x) else (x, y) for x, y in moved.points.tolist()],
         confidences=moved.confidence.tolist(),
-        doubtful=doubtful_keypoints(moved, target.size, CONFIDENT).tolist(),
+        doubtful=doubtful_keypoints(moved, target.size, CONFIDENCE_THRESHOLD).tolist(),
         score=score(moved),
     )
