@@ -16,8 +16,10 @@ PACKAGE = Path(__file__).parent.parent / "src" / "chmnet"
 # From the bottom up: a part may import those of the rows above its own, and itself.
 LAYERS: list[set[str]] = [
     {"errors"},
-    {"config", "geometry", "atomic", "journal", "picture_files"},
-    {"ops", "pictures", "formats"},
+    {"arrays", "config", "files"},
+    {"geometry"},
+    {"pictures"},
+    {"ops", "formats"},
     {"nn"},
     {"weights", "features", "warping", "result_file"},
     {"result"},
@@ -30,7 +32,7 @@ LAYERS: list[set[str]] = [
     {"__main__"},
 ]
 # Beside the tower: what each of these may import, and from which part upwards it may be imported.
-BASICS = {"errors", "config", "geometry", "atomic", "pictures"}
+BASICS = {"errors", "config", "geometry", "files", "pictures"}
 ASIDE: dict[str, tuple[set[str], str]] = {
     "data": (BASICS, "evaluation"),
     "metrics": (BASICS | {"data"}, "evaluation"),

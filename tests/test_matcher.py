@@ -15,7 +15,7 @@ from chmnet.errors import InputError
 from chmnet.features import FeatureStore
 from chmnet.matcher import Matcher, MatchResult, choose_device
 from chmnet.nn.chmnet import CHMNet, Pyramid
-from chmnet.pictures import open_picture
+from chmnet.pictures import to_picture
 from chmnet.weights import load_model
 
 from .conftest import REPOSITORY
@@ -332,7 +332,7 @@ SIZES = [(240, 240), (500, 333), (333, 500)]
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_copies_of_an_example_are_matched_as_they_were_made(size: tuple[int, int]) -> None:
-    picture = open_picture(EXAMPLES / "european-bear.png").resize(size, Image.Resampling.BICUBIC)
+    picture = to_picture(EXAMPLES / "european-bear.png").resize(size, Image.Resampling.BICUBIC)
     check_known_maps(Matcher(device="cpu"), picture)
 
 
@@ -347,4 +347,4 @@ def test_copies_of_photographs_are_matched_as_they_were_made(shared: Path) -> No
     matcher = Matcher(device="cpu")
     for path in photographs:
         for size in SIZES:
-            check_known_maps(matcher, open_picture(path).resize(size, Image.Resampling.BICUBIC))
+            check_known_maps(matcher, to_picture(path).resize(size, Image.Resampling.BICUBIC))

@@ -5,9 +5,9 @@ import pytest
 import torch
 from PIL import Image
 
-from chmnet import picture_files, pictures
+from chmnet import arrays, pictures
 from chmnet.errors import InputError
-from chmnet.pictures import PictureLike, open_picture, to_picture, to_rgb, to_tensor
+from chmnet.pictures import PictureLike, to_picture, to_rgb, to_tensor
 
 
 def save(image: Image.Image, path: Path, **options: object) -> Path:
@@ -20,13 +20,13 @@ def test_rotated_by_exif_is_seen_upright(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6  # the camera was turned: show a quarter turn clockwise
     path = save(image, tmp_path / "turned.jpg", exif=exif)
-    assert open_picture(path).size == (20, 40)
+    assert to_picture(path).size == (20, 40)
 
 
 def test_sixteen_bits_are_scaled_not_cut(tmp_path: Path) -> None:
     ramp = np.linspace(0, 65535, 256).astype(np.uint16)[None]
     path = save(Image.fromarray(ramp), tmp_path / "deep.png")
-    values = np.asarray(open_picture(path))[0, :, 0]
+    values = np.asarray(to_picture(path))[0, :, 0]
     assert np.abs(values.astype(int) - np.arange(256)).max() <= 1
 
 
@@ -39,20 +39,20 @@ def test_every_mode_becomes_rgb(mode: str) -> None:
 
 def test_transparent_parts_are_white(tmp_path: Path) -> None:
     path = save(Image.new("RGBA", (3, 3), (255, 0, 0, 0)), tmp_path / "clear.png")
-    assert open_picture(path).getpixel((1, 1)) == (255, 255, 255)
+    assert to_picture(path).getpixel((1, 1)) == (255, 255, 255)
 
 
 def test_animation_gives_its_first_frame(tmp_path: Path) -> None:
     frames = [Image.new("RGB", (4, 4), colour) for colour in ("blue", "red")]
     path = tmp_path / "moving.gif"
     frames[0].save(path, save_all=True, append_images=frames[1:])
-    assert open_picture(path).getpixel((0, 0)) == (0, 0, 255)
+    assert to_picture(path).getpixel((0, 0)) == (0, 0, 255)
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 5000)])
 def test_odd_sizes(size: tuple[int, int], tmp_path: Path) -> None:
-    picture = open_picture(save(Image.new("RGB", size, "green"), tmp_path / "ünïcode.png"))
-    assert to_tensor(picture, (32, 48)).shape == (1, 3, 32, 48)
+    picture = to_picture(save(Image.new("RGB", size, "green"), tmp_path / "ünïcode.png"))
+    assert to_tensor(picture, (32, 48)).shape == (3, 32, 48)
 
 
 def test_truncated(tmp_path: Path) -> None:
@@ -60,36 +60,36 @@ def test_truncated(tmp_path: Path) -> None:
     half = tmp_path / "half.jpg"
     half.write_bytes(whole.read_bytes()[:2000])
     with pytest.raises(InputError, match="cannot be read as a picture"):
-        open_picture(half)
+        to_picture(half)
 
 
 def test_not_a_picture(tmp_path: Path) -> None:
     path = tmp_path / "notes.png"
     path.write_text("hello")
     with pytest.raises(InputError, match="not a picture"):
-        open_picture(path)
+        to_picture(path)
 
 
 def test_missing_and_folder(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no picture"):
-        open_picture(tmp_path / "none.png")
+        to_picture(tmp_path / "none.png")
     with pytest.raises(InputError, match="is a folder"):
-        open_picture(tmp_path)
+        to_picture(tmp_path)
 
 
 def test_too_many_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = save(Image.new("RGB", (300, 200)), tmp_path / "large.png")
     monkeypatch.setattr(pictures, "MAX_PIXELS", 10_000)
     with pytest.raises(InputError, match="make it smaller"):
-        open_picture(path)
+        to_picture(path)
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)  # Pillow's own limit is reached first
     with pytest.raises(InputError, match="make it smaller"):
-        open_picture(path)
+        to_picture(path)
 
 
 def test_tensor_is_rgb_from_0_to_1() -> None:
     tensor = to_tensor(Image.new("RGB", (10, 10), (255, 0, 51)), (2, 3))
-    assert tensor[0, :, 1, 2].tolist() == pytest.approx([1.0, 0.0, 0.2])
+    assert tensor[:, 1, 2].tolist() == pytest.approx([1.0, 0.0, 0.2])
 
 
 # ---------------------------------------------------------------- arrays and tensors
@@ -176,5 +176,5 @@ def test_truncated_pil_image_is_one_sentence(tmp_path: Path) -> None:
 def test_strips_together_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.random.default_rng(0).random((37, 11))
     whole = np.asarray(to_picture(values))
-    monkeypatch.setattr(picture_files, "_STRIP_VALUES", 20)
+    monkeypatch.setattr(arrays, "_STRIP_VALUES", 20)
     np.testing.assert_array_equal(np.asarray(to_picture(values)), whole)

@@ -145,7 +145,7 @@ def votes(result: MatchResult) -> Image.Image:
     model = load_model("chmnet-lite")
     with torch.inference_mode():
         pyramids = [
-            model.head.pyramid(model.features(to_tensor(picture, model.config.image_size)))
+            model.head.pyramid(model.features(to_tensor(picture, model.config.image_size)[None]))
             for picture in (source, target)
         ]
         correlation = model.head.correlate(*pyramids)

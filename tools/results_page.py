@@ -10,10 +10,10 @@ from pathlib import Path
 
 from PIL import Image
 
-from chmnet.atomic import atomic_path
 from chmnet.errors import InputError
 from chmnet.experiments.experiment import tables_of
 from chmnet.experiments.registry import EXPERIMENTS
+from chmnet.files import atomic_path
 
 BLOCK = re.compile(r"(<!-- tables of ([a-z-]+)\.json -->\n).*?(<!-- end of tables -->)", re.DOTALL)
 

@@ -9,7 +9,24 @@ class ChmnetError(Exception):
 
 
 class InputError(ChmnetError, ValueError):
-    """An argument, tensor, picture or point that cannot be used."""
+    """An argument, tensor, picture or point that cannot be used.
+
+    Args:
+        message: one sentence.
+        reason: a word for programs, where they need to tell errors apart: ``"no-such-file"``, ``"not-a-picture"``,
+            ``"broken-picture"`` or ``"too-large"``; else empty.
+
+    Example:
+        >>> InputError("cat.png is not a picture", reason="not-a-picture").reason
+        'not-a-picture'
+    """
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message, reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class ConfigError(ChmnetError, ValueError):

@@ -16,7 +16,7 @@ from torch import Tensor
 from chmnet.errors import InputError
 from chmnet.geometry import Size
 from chmnet.nn.chmnet import CHMNet, Pyramid
-from chmnet.pictures import open_picture, to_tensor
+from chmnet.pictures import to_picture, to_tensor
 
 MEMORY_BYTES = 512 * 2**20
 """How much the cache keeps in memory; what is pushed out goes to a temporary folder."""
@@ -73,7 +73,7 @@ class FeatureStore:
         if isinstance(picture, Path):
             key: Key = (picture, branch)
         else:
-            image = to_tensor(picture, self.model.config.image_size)
+            image = to_tensor(picture, self.model.config.image_size)[None]
             key = (hashlib.sha256(image.numpy().tobytes()).digest(), branch)
         if key in self._kept:
             self._kept.move_to_end(key)
@@ -96,9 +96,9 @@ class FeatureStore:
         return self._sizes[path]
 
     def _open(self, path: Path) -> Tensor:
-        picture = open_picture(path)
+        picture = to_picture(path)
         self._sizes[path] = (picture.height, picture.width)
-        return to_tensor(picture, self.model.config.image_size)
+        return to_tensor(picture, self.model.config.image_size)[None]
 
     def _compute(self, image: Tensor, branch: str) -> Pyramid:
         with torch.inference_mode():

@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float32
 
-from chmnet.atomic import atomic_path
 from chmnet.errors import InputError
+from chmnet.files import atomic_path
 from chmnet.geometry import Size
 
 FLO_MAGIC = 202021.25

@@ -49,6 +49,28 @@ def clip_points(points: Points, size: Size) -> Points:
     return points.clip(0 * limits, limits)
 
 
+def move_points(points: Points, x: float, y: float) -> Points:
+    """Points moved by so many pixels."""
+    return points + _pair(points, x, y)
+
+
+def mirror_points(points: Points) -> Points:
+    """Normalised points of a picture whose left and right are exchanged."""
+    return points * _pair(points, -1, 1)
+
+
+def turn_points(points: Points, degrees: int) -> Points:
+    """Normalised points of a picture that is turned counter-clockwise by a multiple of 90 degrees.
+
+    Example:
+        >>> turn_points(np.array([[1.0, 0.5]]), 90).tolist()  # what was on the right is on top
+        [[0.5, -1.0]]
+    """
+    for _ in range(degrees // 90 % 4):
+        points = points[..., [1, 0]] * _pair(points, 1, -1)
+    return points
+
+
 def normalised_to_grid(points: Tensor, size: Size) -> Tensor:
     """Normalised points as (column, row) of a grid of ``size``, counted from 0, fractions allowed."""
     return (points + 1) / 2 * (_width_height(points, size) - 1)
@@ -104,6 +126,9 @@ def spread_out(points: np.ndarray, count: int, first: int = 0) -> list[int]:
 
 def _width_height(points: Points, size: Size) -> Points:
     height, width = size
-    if isinstance(points, Tensor):
-        return points.new_tensor([width, height])
-    return np.asarray([width, height], dtype=points.dtype)
+    return _pair(points, width, height)
+
+
+def _pair(points: Points, x: float, y: float) -> Points:
+    """Two numbers of the type of the points."""
+    return points.new_tensor([x, y]) if isinstance(points, Tensor) else np.asarray([x, y], dtype=points.dtype)

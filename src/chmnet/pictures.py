@@ -1,121 +1,398 @@
-"""Pictures in: a file, PIL image, array or tensor becomes an upright RGB picture, or one sentence why not."""
+"""Pictures in, and what a network sees of them. Starts without PyTorch: the page's decoder uses it."""
 
+import hashlib
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, Union
 
 import numpy as np
-import torch
-from jaxtyping import Float
-from PIL import Image
-from torch import Tensor
+from PIL import Image, ImageOps, UnidentifiedImageError
 
+from chmnet.arrays import array_to_bytes, full_scale, scaled_to_bytes, tensor_to_array
 from chmnet.errors import InputError
-from chmnet.geometry import Size
-from chmnet.picture_files import MAX_PIXELS, decoding, read_picture, scaled_to_bytes, to_rgb
 
-PictureLike = str | Path | Image.Image | np.ndarray | Tensor
-"""What can be given as a picture; see :func:`to_picture`."""
+if TYPE_CHECKING:
+    from torch import Tensor
 
-__all__ = ["MAX_PIXELS", "PictureLike", "open_picture", "read_picture", "to_picture", "to_rgb", "to_tensor"]
+Size = tuple[int, int]
+"""(height, width); the same as in :mod:`chmnet.geometry`, which loads PyTorch."""
+Box = tuple[float, float, float, float]
+"""Left, top, right, bottom in pixels."""
+Area = tuple[int, int, int, int]
+"""A box of whole pixels."""
+PictureLike = Union["Picture", str, Path, bytes, Image.Image, np.ndarray, "Tensor"]
+"""What can be given as a picture; see :class:`Picture`."""
+Points = TypeVar("Points", bound=Any)
+"""A NumPy array or a tensor of points."""
+
+MAX_PIXELS = 150_000_000
+"""Larger pictures are refused: decoding one would take more than a gigabyte."""
+
+_ORIENTATION = 0x0112
+"""EXIF tag: how the camera was held."""
 
 
-def to_picture(picture: PictureLike) -> Image.Image:
-    """Any kind of picture as an upright RGB image.
+class Picture:
+    """A picture as a person sees it: upright (EXIF), RGB, transparent parts white, first frame.
+
+    Nothing is read before it is asked for, and :attr:`size` of a file reads its header only.
 
     Args:
-        picture: one of
+        source: one of
 
-            * the path of a picture file, see :func:`open_picture`;
+            * the path of a picture file, or the bytes of one;
             * a PIL image, in any mode;
             * a NumPy array ``H W``, ``H W 1``, ``H W 3`` (RGB) or ``H W 4`` (RGB and opacity): uint8, uint16,
               bool, or floats from 0 to 1;
             * a tensor ``3 H W``, ``1 3 H W``, ``H W 3`` or ``H W`` (also 1 or 4 channels) with such values; where
               both of the first two forms fit, channels come first.
+        size: (height, width) of a picture that is not at hand; only with the source ``None``.
 
     Raises:
-        InputError: it is none of these, or its values are out of range or not finite.
+        InputError: the source is none of these.
 
     Example:
-        >>> to_picture(np.zeros((20, 30), dtype=np.uint8)).size, to_picture(torch.ones(3, 20, 30)).getpixel((0, 0))
-        ((30, 20), (255, 255, 255))
+        >>> picture = Picture(np.zeros((20, 30), dtype=np.uint8))
+        >>> picture.size, picture.image.mode
+        ((20, 30), 'RGB')
     """
-    if isinstance(picture, str | Path):
-        return open_picture(picture)
-    if isinstance(picture, Image.Image):
-        if 0 in picture.size:  # Pillow can make such, and even resize them
-            raise InputError(f"a picture must have at least one pixel, got {picture.width}×{picture.height}")
-        with decoding("the picture"):
-            return to_rgb(picture)
-    if isinstance(picture, Tensor):
-        picture = _tensor_to_array(picture)
-    if isinstance(picture, np.ndarray):
-        return _from_array(picture)
-    raise InputError(
-        f"a picture must be a path, a PIL image, a NumPy array or a tensor, got {type(picture).__name__}"
-    )
 
-
-def _tensor_to_array(tensor: Tensor) -> np.ndarray:
-    shape = list(tensor.shape)
-    if tensor.dim() == 4 and len(tensor) == 1:
-        tensor = tensor[0]
-    if tensor.dim() == 3 and (tensor.shape[0] == 3 or (tensor.shape[0] in (1, 4) and tensor.shape[2] != 3)):
-        tensor = tensor.permute(1, 2, 0)
-    if tensor.dim() not in (2, 3):
-        raise InputError(f"a tensor must have the axes 3 H W, 1 3 H W, H W 3 or H W, got the shape {shape}")
-    tensor = tensor.detach().cpu()
-    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
-
-
-def _from_array(values: np.ndarray) -> Image.Image:
-    if values.ndim == 3 and values.shape[2] == 1:
-        values = values[..., 0]
-    if values.ndim not in (2, 3) or (values.ndim == 3 and values.shape[2] not in (3, 4)):
-        hint = "; move its channels to the end" if values.ndim == 3 and values.shape[0] in (1, 3, 4) else ""
-        raise InputError(
-            f"an array must have the axes H W, H W 3 or H W 4, got the shape {list(values.shape)}{hint}"
-        )
-    if 0 in values.shape:
-        raise InputError(f"a picture must have at least one pixel, got the shape {list(values.shape)}")
-    full = {"u1": 255, "u2": 65535, "b1": 1}.get(values.dtype.str[1:])
-    if values.dtype.kind == "f":
-        full = 1
-        lowest, highest = float(values.min()), float(values.max())
-        if not (np.isfinite(lowest) and np.isfinite(highest)):
-            raise InputError("a picture's values must be finite, got NaN or infinity")
-        if lowest < -_TOLERANCE or highest > 1 + _TOLERANCE:
+    def __init__(self, source: "PictureLike | None", size: Size | None = None) -> None:
+        self.path = Path(source) if isinstance(source, str | Path) else None
+        if source is None:
+            assert size is not None, "a picture that is not at hand has a size"
+        elif not isinstance(source, str | Path | bytes | Image.Image | np.ndarray) and not _is_tensor(source):
             raise InputError(
-                f"floating-point pictures must have values from 0 to 1, got {lowest:g} to {highest:g}; "
-                "divide by the largest possible value"
+                f"a picture must be a path, a PIL image, a NumPy array or a tensor, got {type(source).__name__}"
             )
-    if full is None:
-        raise InputError(
-            f"an array must hold uint8, uint16, bool or floating-point values, got {values.dtype}; "
-            "convert it, for example with .astype(np.uint8)"
+        self._name = "the picture" if self.path is None else str(self.path)
+        self._source = source
+        self._encoded = isinstance(source, str | Path | bytes)
+        self._size = size
+        self._image: Image.Image | None = None
+        self._key: tuple[Any, ...] | None = None
+
+    @staticmethod
+    def of(picture: PictureLike) -> "Picture":
+        """The picture itself, or one made of anything that can be a picture."""
+        return picture if isinstance(picture, Picture) else Picture(picture)
+
+    @property
+    def size(self) -> Size:
+        """(height, width) of the upright picture.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+        if self._size is None:
+            if self._image is None and self._encoded:
+                self._size = read_size(self._file(), self._name)
+            else:
+                self._size = (self.image.height, self.image.width)
+        return self._size
+
+    @property
+    def image(self) -> Image.Image:
+        """Its pixels, decoded once and kept; see :meth:`forget`.
+
+        Raises:
+            InputError: it cannot be read, or is not at hand.
+        """
+        if self._image is None:
+            self._image = self._decode()
+            self._size = (self._image.height, self._image.width)
+        return self._image
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether there are pixels; a result loaded from a file knows only the sizes of its pictures."""
+        return self._source is not None
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What tells pictures apart: path, time and length of a file, otherwise a digest of the pixels."""
+        if self._key is None:
+            if self.path is not None:
+                state = _check_file(self.path).stat()
+                self._key = (str(self.path.absolute()), state.st_mtime_ns, state.st_size)
+            elif isinstance(self._source, bytes):
+                self._key = (hashlib.sha256(self._source).hexdigest(),)
+            elif self._source is None:
+                self._key = (id(self),)
+            else:
+                self._key = (hashlib.sha256(self.image.tobytes()).hexdigest(), *self.size)
+        return self._key
+
+    def forget(self) -> None:
+        """Drop decoded pixels that can be decoded again."""
+        if self._encoded:
+            self._image = None
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Picture) and self.key == other.key)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __repr__(self) -> str:
+        return f"Picture({self._name!r})"
+
+    def _file(self) -> Path | BytesIO:
+        return BytesIO(self._source) if isinstance(self._source, bytes) else _check_file(Path(str(self._source)))
+
+    def _decode(self) -> Image.Image:
+        source = self._source
+        if source is None:
+            raise InputError("the picture is not at hand, only its size; give the picture")
+        if self._encoded:
+            return read_picture(self._file(), self._name, MAX_PIXELS)
+        if isinstance(source, Image.Image):
+            if 0 in source.size:  # Pillow can make such, and even resize them
+                raise InputError(f"a picture must have at least one pixel, got {source.width}×{source.height}")
+            with decoding("the picture"):
+                return to_rgb(source)
+        values = source if isinstance(source, np.ndarray) else tensor_to_array(source)
+        return to_rgb(Image.fromarray(array_to_bytes(values)))
+
+
+@dataclass(frozen=True)
+class View:
+    """What a network sees of a picture: a part of it, perhaps mirrored, perhaps turned.
+
+    Pixels and points move together here and nowhere else. Points of a view are normalised, −1 … 1 from edge to
+    edge; points of a picture are in its pixels. Views can be compared and hashed: they are the keys of caches.
+
+    Example:
+        >>> view = View(Picture(np.zeros((20, 40), dtype=np.uint8)), area=(10, 0, 30, 20), mirrored=True)
+        >>> view.to_picture(np.array([[-1.0, 0.0]])), view.size
+        (array([[30., 10.]]), (20, 20))
+    """
+
+    picture: Picture
+    area: Area | None = None
+    """The part that is seen, in pixels of the picture; ``None``: all of it."""
+    mirrored: bool = False
+    """Left and right exchanged."""
+    turn: int = 0
+    """Degrees counter-clockwise, after mirroring: 0, 90, 180 or 270."""
+
+    def __post_init__(self) -> None:
+        if self.turn not in (0, 90, 180, 270):
+            raise InputError(f"a view is turned by 0, 90, 180 or 270 degrees, got {self.turn}")
+        if self.area is not None:
+            left, top, right, bottom = self.area
+            height, width = self.picture.size
+            if not (0 <= left < right <= width and 0 <= top < bottom <= height):
+                raise InputError(f"the area {self.area} must lie within the picture of {width}×{height} pixels")
+
+    @staticmethod
+    def of(picture: "PictureLike | View") -> "View":
+        """The view itself, or all of a picture."""
+        return picture if isinstance(picture, View) else View(Picture.of(picture))
+
+    @staticmethod
+    def around(picture: PictureLike, box: Box, margin: float = 0.0) -> "View":
+        """The crop around a box in pixels of the picture, with a margin on each side as a share of the box.
+
+        Raises:
+            InputError: the box lies outside of the picture.
+        """
+        picture = Picture.of(picture)
+        height, width = picture.size
+        left, top, right, bottom = box
+        more_x, more_y = margin * (right - left), margin * (bottom - top)
+        area = (
+            max(0, int(left - more_x)),
+            max(0, int(top - more_y)),
+            min(width, int(right + more_x + 1)),
+            min(height, int(bottom + more_y + 1)),
         )
-    image = Image.fromarray(np.ascontiguousarray(scaled_to_bytes(values, full)))
-    return to_rgb(image)
+        if area[0] >= area[2] or area[1] >= area[3]:
+            raise InputError(f"the box of {picture._name} lies outside of the picture; correct or remove it")
+        return View(picture, area)
+
+    @property
+    def size(self) -> Size:
+        """(height, width) of what is seen, in pixels of the picture."""
+        height, width = self._area_size
+        return (width, height) if self.turn % 180 else (height, width)
+
+    @property
+    def _area_size(self) -> Size:
+        if self.area is None:
+            return self.picture.size
+        left, top, right, bottom = self.area
+        return bottom - top, right - left
+
+    def image(self) -> Image.Image:
+        """What is seen, in the picture's own pixels."""
+        image = self.picture.image
+        if self.area is not None:
+            image = image.crop(self.area)
+        if self.mirrored:
+            image = ImageOps.mirror(image)
+        return image.transpose(_TURNS[self.turn]) if self.turn else image
+
+    def tensor(self, size: Size) -> "Tensor":
+        """What is seen, resized to (height, width): a tensor ``3 h w``, RGB from 0 to 1."""
+        return to_tensor(self.image(), size)
+
+    def to_picture(self, points: Points) -> Points:
+        """Normalised points of the view in pixels of the whole picture."""
+        from chmnet.geometry import mirror_points, move_points, normalised_to_pixels, turn_points
+
+        points = turn_points(points, -self.turn)
+        if self.mirrored:
+            points = mirror_points(points)
+        points = normalised_to_pixels(points, self._area_size)
+        return points if self.area is None else move_points(points, self.area[0], self.area[1])
+
+    def from_picture(self, points: Points) -> Points:
+        """Points in pixels of the whole picture as normalised points of the view; some may lie outside of it."""
+        from chmnet.geometry import mirror_points, move_points, pixels_to_normalised, turn_points
+
+        if self.area is not None:
+            points = move_points(points, -self.area[0], -self.area[1])
+        points = pixels_to_normalised(points, self._area_size)
+        if self.mirrored:
+            points = mirror_points(points)
+        return turn_points(points, self.turn)
 
 
-_TOLERANCE = 1e-3
-"""How far floats may lie outside of 0 … 1: resizing overshoots a little."""
+_TURNS = {90: Image.Transpose.ROTATE_90, 180: Image.Transpose.ROTATE_180, 270: Image.Transpose.ROTATE_270}
 
 
-def open_picture(path: str | Path) -> Image.Image:
-    """Read a picture file as a person sees it: upright (EXIF), RGB, transparent parts white, first frame.
+# ---------------------------------------------------------------- from anything to pixels
+
+
+def to_picture(picture: PictureLike) -> Image.Image:
+    """Anything that can be a :class:`Picture` as an upright RGB image.
 
     Raises:
-        InputError: the file is missing, no picture, broken or too large.
+        InputError: it cannot be read, its values are out of range or not finite, or it is something else.
     """
-    path = Path(path)
-    if path.is_dir():
-        raise InputError(f"{path} is a folder; name a picture file")
-    if not path.is_file():
-        raise InputError(f"there is no picture {path}")
-    return read_picture(path, str(path), MAX_PIXELS)
+    return Picture.of(picture).image
 
 
-def to_tensor(picture: Image.Image, size: Size) -> Float[Tensor, "1 3 h w"]:
-    """A picture resized to (height, width) with Pillow's bilinear filter, as RGB from 0 to 1."""
+def to_tensor(image: Image.Image, size: Size) -> "Tensor":
+    """An RGB image resized to (height, width) with Pillow's bilinear filter: a tensor ``3 h w`` from 0 to 1."""
+    import torch
+
     height, width = size
-    resized = picture.resize((width, height), Image.Resampling.BILINEAR)
-    return torch.from_numpy(np.array(resized)).permute(2, 0, 1)[None].float() / 255
+    resized = image.resize((width, height), Image.Resampling.BILINEAR)
+    return torch.from_numpy(np.array(resized)).permute(2, 0, 1).float() / 255
+
+
+def _is_tensor(value: object) -> bool:
+    torch = sys.modules.get("torch")  # whoever has a tensor has loaded it
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def _check_file(path: Path) -> Path:
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; name a picture file", reason="no-such-file")
+    if not path.is_file():
+        raise InputError(f"there is no picture {path}", reason="no-such-file")
+    return path
+
+
+# ---------------------------------------------------------------- picture files
+
+
+def read_picture(
+    file: Path | BytesIO, name: str, max_pixels: int = MAX_PIXELS, formats: tuple[str, ...] | None = None
+) -> Image.Image:
+    """Read a picture file as a person sees it.
+
+    Args:
+        file: a path, or a file in memory.
+        name: what messages call it.
+        max_pixels: larger pictures are refused before they are decoded.
+        formats: Pillow's names of the formats to try; ``None``: all.
+
+    Raises:
+        InputError: no picture, broken or too large.
+    """
+    with decoding(name, max_pixels), Image.open(file, formats=formats) as image:
+        width, height = image.size
+        if width * height > max_pixels:
+            raise InputError(
+                f"{name} has {width}×{height} pixels, more than can be read; make it smaller", reason="too-large"
+            )
+        image.load()
+        return to_rgb(image)
+
+
+def read_size(file: Path | BytesIO, name: str) -> Size:
+    """(height, width) of a picture file as a person sees it, from its header alone.
+
+    Raises:
+        InputError: no picture.
+    """
+    with decoding(name), Image.open(file) as image:
+        width, height = image.size
+        if image.format == "PNG" and "exif" not in image.info:
+            orientation = _late_orientation(file)  # Pillow would decode the pixels to look behind them
+        else:
+            orientation = image.getexif().get(_ORIENTATION, 1)
+        return (width, height) if orientation in (5, 6, 7, 8) else (height, width)
+
+
+def _late_orientation(file: Path | BytesIO) -> int:
+    """The orientation that a PNG file says after its pixels; 1 where it says none."""
+    with file.open("rb") if isinstance(file, Path) else BytesIO(file.getvalue()) as stream:
+        stream.seek(8)
+        while len(head := stream.read(8)) == 8 and head[4:] != b"IEND":
+            length = int.from_bytes(head[:4], "big")
+            if head[4:] == b"eXIf":
+                exif = Image.Exif()
+                exif.load(b"Exif\x00\x00" + stream.read(length))
+                return int(exif.get(_ORIENTATION, 1))
+            stream.seek(length + 4, 1)
+    return 1
+
+
+@contextmanager
+def decoding(name: str, max_pixels: int = MAX_PIXELS) -> Iterator[None]:
+    """Turn whatever a decoder raises into one sentence about ``name``."""
+    try:
+        with warnings.catch_warnings():
+            # Pillow warns of large pictures; we have a limit of our own.
+            warnings.simplefilter("ignore")
+            yield
+    except InputError:
+        raise
+    except UnidentifiedImageError:
+        raise InputError(f"{name} is not a picture in a format that can be read", reason="not-a-picture") from None
+    except Image.DecompressionBombError:
+        raise InputError(
+            f"{name} has more than {max_pixels // 10**6} million pixels; make it smaller", reason="too-large"
+        ) from None
+    except Exception as error:  # decoders raise many kinds of errors on broken files
+        cause = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise InputError(f"{name} cannot be read as a picture: {cause}", reason="broken-picture") from None
+
+
+def to_rgb(image: Image.Image) -> Image.Image:
+    """An upright RGB copy of any picture.
+
+    Example:
+        >>> to_rgb(Image.new("LA", (2, 1), (0, 0))).getpixel((0, 0))  # transparent black on white
+        (255, 255, 255)
+    """
+    if image.getexif().get(_ORIENTATION, 1) != 1:  # without it exif_transpose makes a copy, of a large picture too
+        image = ImageOps.exif_transpose(image)
+    if image.mode.startswith(("I", "F")):  # 16 or 32 bits a pixel: Pillow would cut off, not scale
+        values = np.asarray(image)
+        return Image.fromarray(scaled_to_bytes(values, full_scale(values))).convert("RGB")
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        opaque = Image.new("RGB", image.size, "white")
+        opaque.paste(image, mask=image.getchannel("A"))
+        return opaque
+    return image.convert("RGB")

@@ -7,13 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from chmnet import __version__
-from chmnet.atomic import atomic_path
 from chmnet.config import TransferConfig
 from chmnet.errors import ConfigError, InputError
+from chmnet.files import write_tensors
 from chmnet.geometry import Size
 
 FORMAT = "chmnet-result-1"
@@ -48,17 +47,13 @@ def save_result(result: StoredResult, path: str | Path, overwrite: bool = False)
         "config": json.dumps(result.config.to_dict()),
         "scales": json.dumps(result.scales),
     }
-    tensors = {"correlation": result.correlation.detach().contiguous()}
+    tensors = {"correlation": result.correlation}
     if result.scale_pairs is not None:
-        tensors["scale_pairs"] = result.scale_pairs.to(torch.int16).contiguous()
+        tensors["scale_pairs"] = result.scale_pairs.to(torch.int16)
     if result.keypoints is not None:
         for name, values in zip(_KEYPOINTS, result.keypoints, strict=True):
             tensors[name] = torch.from_numpy(values.copy())  # two of them may be one array, which cannot be saved
-    with atomic_path(path, overwrite) as temporary:
-        try:
-            save_file(tensors, temporary, metadata)
-        except SafetensorError as error:  # how safetensors reports a full disk
-            raise InputError(f"cannot write {path}: {error}") from None
+    write_tensors(path, tensors, metadata, overwrite)
 
 
 def load_result(path: str | Path) -> StoredResult:

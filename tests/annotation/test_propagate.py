@@ -17,7 +17,7 @@ from chmnet.errors import InputError
 from chmnet.evaluation import Header, PredictionFile, predict
 from chmnet.nn import CHMNet
 from chmnet.nn.chmnet import MatchingHead, Pyramid
-from chmnet.pictures import open_picture
+from chmnet.pictures import to_picture
 from chmnet.weights import load_model
 from tests.data.trees import edit_json
 
@@ -49,7 +49,7 @@ def test_predictions_are_those_of_the_evaluation(tmp_path: Path) -> None:
     targets = [noise_picture(tmp_path / f"{number}.png", number, size) for number, size in enumerate(sizes)]
     exif = Image.Exif()
     exif[0x0112] = 6  # the camera was held upright: the file lies on its side
-    open_picture(targets[0]).save(tmp_path / "turned.jpg", exif=exif)
+    to_picture(targets[0]).save(tmp_path / "turned.jpg", exif=exif)
     targets.append(tmp_path / "turned.jpg")
     labels = load_labels(write_labels(tmp_path / "labels.json", ["source.png"]))
     keypoints = np.array(POINTS)

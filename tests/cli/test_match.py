@@ -11,7 +11,7 @@ import pytest
 from chmnet.cli.io import read_points
 from chmnet.errors import InputError
 from chmnet.formats import read_flo, read_npz
-from chmnet.pictures import open_picture
+from chmnet.pictures import to_picture
 
 from .conftest import Run
 from .odd_pictures import BAD, ODD, photograph
@@ -33,7 +33,7 @@ def test_every_output_at_once(pair: tuple[Path, Path], tmp_path: Path, run: Run,
     dense = read_npz(out / "f.npz")
     assert dense.flow.shape == (40, 60, 2)
     assert dense.confidence.shape == (40, 60)
-    assert open_picture(out / "w.jpg").size == (50, 70)
+    assert to_picture(out / "w.jpg").size == (50, 70)
     lines = [line.split("\t") for line in printed.splitlines()]
     assert lines[0] == ["source_x", "source_y", "target_x", "target_y", "confidence"]
     expected = [[*row["source"], *row["target"], row["confidence"]] for row in document["matches"]]
@@ -98,7 +98,7 @@ def test_odd_pictures_work(kind: str, pair: tuple[Path, Path], tmp_path: Path, r
     assert (code, complaint) == (0, "")
     assert "nan" not in printed
     assert len(list(out.iterdir())) == 3
-    width, height = open_picture(odd).size
+    width, height = to_picture(odd).size
     assert read_flo(out / "f.flo").shape == (height, width, 2)
     if kind == "rotated by EXIF":
         assert (width, height) == (40, 60)  # as seen, not as stored
@@ -205,7 +205,7 @@ def test_a_hundred_megapixels_take_seconds_and_not_much_memory(name: str, tmp_pa
         seconds, megabytes = map(float, printed.stdout.split())
         assert seconds < 60
         assert megabytes < 2500
-    assert open_picture(tmp_path / "large-out.jpg").size == (12_000, 8_400)
+    assert to_picture(tmp_path / "large-out.jpg").size == (12_000, 8_400)
 
 
 MEASURE = """

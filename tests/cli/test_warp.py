@@ -8,7 +8,8 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from chmnet.cli.main import app
-from chmnet.pictures import open_picture
+from chmnet.pictures import to_picture
+from chmnet.cli.app import app
 
 from .conftest import Run
 from .odd_pictures import BAD, ODD, photograph
@@ -25,7 +26,7 @@ def test_a_picture_warped_onto_itself_stays(method: str, tmp_path: Path, run: Ru
     photograph((120, 120)).save(path)
     code, printed, complaint = run("warp", path, path, "-o", out, "--method", method, "--model", small_model)
     assert (code, printed, complaint) == (0, "", "")
-    difference = np.asarray(open_picture(out)).astype(int) - np.asarray(open_picture(path))
+    difference = np.asarray(to_picture(out)).astype(int) - np.asarray(to_picture(path))
     assert np.abs(difference[12:-12, 12:-12]).mean() < 12
 
 
@@ -34,9 +35,9 @@ def test_blend_and_animation(pair: tuple[Path, Path], tmp_path: Path, run: Run, 
         command = ["warp", *pair, "--model", small_model, "--blend", blend, "-o", tmp_path / f"{blend}.png"]
         assert run(*command, "--animate", tmp_path / "morph.gif", "--overwrite")[0] == 0
     none, half, full = (
-        np.asarray(open_picture(tmp_path / f"{blend}.png")).astype(int) for blend in ("0", "0.5", "1")
+        np.asarray(to_picture(tmp_path / f"{blend}.png")).astype(int) for blend in ("0", "0.5", "1")
     )
-    np.testing.assert_array_equal(none, np.asarray(open_picture(pair[1])))
+    np.testing.assert_array_equal(none, np.asarray(to_picture(pair[1])))
     assert np.abs(half - (none + full) / 2).max() <= 1
     with Image.open(tmp_path / "morph.gif") as animation:
         assert animation.size == (50, 70)
@@ -51,7 +52,7 @@ def test_odd_pictures_work(kind: str, pair: tuple[Path, Path], tmp_path: Path, r
     out, animation = tmp_path / "out.png", tmp_path / "out.gif"
     code, _, complaint = run("warp", pair[0], odd, "--model", small_model, "-o", out, "--animate", animation)
     assert (code, complaint) == (0, "")
-    assert open_picture(out).size == open_picture(odd).size
+    assert to_picture(out).size == to_picture(odd).size
 
 
 @pytest.mark.parametrize("place", [0, 1], ids=["source", "target"])

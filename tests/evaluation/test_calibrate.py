@@ -14,13 +14,13 @@ from chmnet.config import BackboneConfig, ModelConfig, TransferConfig
 from chmnet.data.pairs import AnnotatedImage, Pair
 from chmnet.errors import ChmnetError, ConfigError, InputError, WeightsError
 from chmnet.evaluation.calibrate import collect_evidence, fit_calibration, recalibrated, reliability
+from chmnet.files import read_tensors
 from chmnet.nn import CHMNet, confidence_map, match_confidence, match_evidence, soft_argmax
 from chmnet.nn.confidence import border_trust, calibrated
 from chmnet.ops.correlation import exchange
 from chmnet.training.views import Texture
 from chmnet.weights import load_model, save_calibrated, save_model
 from chmnet.weights.files import read_notes
-from chmnet.weights.tensors import read_tensors
 from tests.data import trees
 
 

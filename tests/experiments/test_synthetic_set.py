@@ -11,7 +11,7 @@ from chmnet import data
 from chmnet.data import Pair
 from chmnet.experiments import synthetic_set
 from chmnet.experiments.synthetic_set import KEYPOINTS, SIZE, write_synthetic_set
-from chmnet.pictures import open_picture
+from chmnet.pictures import to_picture
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_keypoints_of_two_views_show_the_same_place(folder: Path) -> None:
     own, others = [], []
     for pair in pairs_of(folder):
         assert 3 <= len(pair.source.keypoints) <= KEYPOINTS
-        source, target = (colours(open_picture(side.path), side.keypoints) for side in (pair.source, pair.target))
+        source, target = (colours(to_picture(side.path), side.keypoints) for side in (pair.source, pair.target))
         source, target = (one - one.mean(axis=0) for one in (source, target))  # views differ in brightness
         distances = np.linalg.norm(source[:, None] - target[None], axis=-1)
         own += np.diag(distances).tolist()

@@ -15,6 +15,7 @@ from torch import Tensor
 
 import chmnet.training.checkpoint as checkpoint_module
 from chmnet.errors import ChmnetError, ConfigError, InputError, WeightsError
+from chmnet.files import read_tensors
 from chmnet.nn import HoughPrior, MatchingHead, apply_hough_prior
 from chmnet.training.checkpoint import Checkpoint
 from chmnet.training.config import TrainingConfig
@@ -22,7 +23,6 @@ from chmnet.training.log import RunLog, read_log
 from chmnet.training.loop import BEST, CHECKPOINT, CONFIG, LAST, Objective, Run, train
 from chmnet.weights import load_model, save_model
 from chmnet.weights.files import load_model_file
-from chmnet.weights.tensors import read_tensors
 from tests.training.tiny import SYNTHETIC, tiny_config
 
 

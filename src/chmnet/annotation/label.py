@@ -26,7 +26,7 @@ from chmnet.nn.confidence import match_confidence
 from chmnet.nn.inference import for_inference
 from chmnet.nn.transfer import soft_argmax
 from chmnet.ops.correlation import filter_in_place, resize_correlation
-from chmnet.pictures import open_picture, to_tensor
+from chmnet.pictures import to_picture, to_tensor
 
 GRID: Size = (30, 30)
 """Positions of each object that are matched: the grid on which the members' scores are added up."""
@@ -83,7 +83,7 @@ class Member:
         if key not in self._pyramids:
             if len(self._pyramids) >= KEPT_PYRAMIDS:
                 self._pyramids.pop(next(iter(self._pyramids)))
-            image = to_tensor(cutting.picture(), self.size).to(next(self.model.parameters()))
+            image = to_tensor(cutting.picture(), self.size)[None].to(next(self.model.parameters()))
             self._pyramids[key] = self.model.head.pyramid(self.model.features(image, branch))
         return self._pyramids[key]
 
@@ -99,7 +99,7 @@ class Cutting:
     @classmethod
     def of(cls, side: AnnotatedImage) -> "Cutting":
         """The object's box with a margin; without a box the whole picture."""
-        picture = open_picture(side.path)
+        picture = to_picture(side.path)
         if side.box is None:
             whole = (0, 0, picture.width, picture.height)
             return cls(side.path, whole, tuple(map(float, whole)))  # type: ignore[arg-type]
@@ -117,7 +117,7 @@ class Cutting:
 
     def picture(self) -> Image.Image:
         """What was cut out."""
-        return open_picture(self.path).crop(self.area)
+        return to_picture(self.path).crop(self.area)
 
     def to_pixels(self, normalised: np.ndarray) -> np.ndarray:
         """Normalised points of the cutting in pixels of the whole picture."""

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from chmnet.errors import InputError
+from chmnet.files import Journal
 from chmnet.geometry import Size
-from chmnet.journal import Journal
 
 FORMAT = "chmnet-propagation-1"
 

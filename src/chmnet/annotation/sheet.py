@@ -9,7 +9,7 @@ from chmnet.annotation.coco import doubtful_keypoints
 from chmnet.annotation.records import Propagated, score
 from chmnet.data.coco import Labels
 from chmnet.errors import InputError
-from chmnet.pictures import open_picture
+from chmnet.pictures import to_picture
 from chmnet.viz import contact_sheet
 from chmnet.viz.keypoints import draw_keypoints
 from chmnet.viz.style import colour, rgb
@@ -35,7 +35,7 @@ def draw_sheet(
     tiles: list[tuple[Image.Image, str]] = []
     for instance in labels.instances[:COLUMNS]:
         skeleton = categories[instance.category].skeleton
-        drawing = draw_keypoints(open_picture(instance.path), instance.keypoints, None, skeleton, SIDE - 2 * FRAME)
+        drawing = draw_keypoints(to_picture(instance.path), instance.keypoints, None, skeleton, SIDE - 2 * FRAME)
         drawing = ImageOps.expand(drawing, FRAME, rgb(colour(0)))  # at a glance, not one of the results
         tiles.append((drawing, f"labelled: {_caption(instance.path.name, instance.category, several)}"))
     ranked = sorted(
@@ -43,7 +43,7 @@ def draw_sheet(
     )
     for mean, result, moved in ranked[:most]:
         try:
-            picture = open_picture(result.path)
+            picture = to_picture(result.path)
         except InputError:  # it was there a moment ago
             continue
         sure = ~doubtful_keypoints(moved, result.size, minimum_confidence)

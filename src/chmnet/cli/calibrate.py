@@ -76,7 +76,7 @@ def calibrate(
 
 
 def _draw(curves: "dict[str, Reliability]", path: Path, overwrite: bool) -> None:
-    from chmnet.atomic import atomic_path
+    from chmnet.files import atomic_path
     from chmnet.viz import plot_reliability
 
     points = {name: [(mean, share) for _, _, mean, share in found.rows] for name, found in curves.items()}

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from chmnet.atomic import atomic_path, check_writable
 from chmnet.cli import label
 from chmnet.cli.io import track
 from chmnet.config import parse_changes
+from chmnet.files import atomic_path, check_writable
 
 if TYPE_CHECKING:
     from chmnet.data.summary import Range, Summary

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from chmnet.atomic import atomic_path, check_writable
+from chmnet.files import atomic_path, check_writable
 from chmnet.errors import InputError
 
 if TYPE_CHECKING:

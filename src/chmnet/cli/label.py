@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from chmnet.atomic import check_writable
+from chmnet.files import check_writable
 from chmnet.cli.io import track
+from chmnet.cli.progress import track
 from chmnet.errors import InputError
+from chmnet.files import check_writable
 
 if TYPE_CHECKING:
     from chmnet.annotation.label import Member

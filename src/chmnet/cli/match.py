@@ -119,10 +119,10 @@ def _match_files(
     memory_mb: float | None,
 ) -> "tuple[MatchResult, str]":
     from chmnet.matcher import Matcher
-    from chmnet.pictures import open_picture
+    from chmnet.pictures import to_picture
     from chmnet.weights import DEFAULT_MODEL, load_model
 
-    pictures = open_picture(source), open_picture(target)
+    pictures = to_picture(source), to_picture(target)
     check_inside(points, source, *pictures[0].size)
     name = model or DEFAULT_MODEL
     network = load_model(name, backbone_weights=backbone_weights)

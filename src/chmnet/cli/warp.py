@@ -50,12 +50,12 @@ def warp(
         raise InputError(f"an animation must end in .gif, got {animate.name!r}")
     with whole_outputs([source, target], [output, animate], overwrite) as files:
         from chmnet.matcher import Matcher
-        from chmnet.pictures import open_picture
+        from chmnet.pictures import to_picture
         from chmnet.viz import blend as blend_pictures
         from chmnet.viz import morph_frames
         from chmnet.weights import DEFAULT_MODEL, load_model
 
-        pictures = open_picture(source), open_picture(target)
+        pictures = to_picture(source), to_picture(target)
         network = load_model(model or DEFAULT_MODEL, backbone_weights=backbone_weights)
         warped = Matcher(network, device).match(*pictures).warp(method.value)
         save_picture(blend_pictures(warped, pictures[1], blend), files[output], output)

@@ -28,7 +28,7 @@ from chmnet.data.reading import (
 )
 from chmnet.errors import InputError
 from chmnet.geometry import Size
-from chmnet.pictures import open_picture
+from chmnet.pictures import to_picture
 
 SPLITS = ("train", "val", "test")
 JsonObject = dict[str, object]
@@ -231,7 +231,7 @@ def _read_category(entry: JsonObject, file: Path) -> Category:
 
 def _check_picture(instance: Instance) -> Instance:
     """The instance with the size of its picture, if that agrees with the file and holds every keypoint."""
-    picture = open_picture(instance.path)
+    picture = to_picture(instance.path)
     size = picture.height, picture.width
     if instance.size not in (None, size):
         height, width = instance.size or size

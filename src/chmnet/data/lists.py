@@ -7,7 +7,6 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from chmnet.atomic import atomic_path
 from chmnet.data.pairs import AnnotatedImage, Pair
 from chmnet.data.reading import (
     OnProblem,
@@ -23,6 +22,7 @@ from chmnet.data.reading import (
     with_unique_names,
 )
 from chmnet.errors import InputError
+from chmnet.files import atomic_path
 
 FORMAT = "chmnet pairs 1"
 FIRST_LINE = 2

@@ -14,7 +14,7 @@ from chmnet.data.masks import open_mask
 from chmnet.data.pairs import AnnotatedImage, Pair
 from chmnet.errors import InputError
 from chmnet.geometry import Size
-from chmnet.pictures import open_picture
+from chmnet.pictures import to_picture
 
 Track = Callable[[Sequence[Path]], Iterable[Path]]
 """Something that hands the images through one by one and may show how far it is."""
@@ -139,7 +139,7 @@ def _open_images(
     sizes = {}
     for path in track(list(origins)):
         try:
-            picture = open_picture(path)
+            picture = to_picture(path)
             sizes[path] = (picture.height, picture.width)
         except InputError as problem:
             problems.append(f"{origins[path]}: {problem}")

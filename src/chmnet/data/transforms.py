@@ -15,7 +15,7 @@ from PIL import Image, ImageEnhance, ImageOps
 from chmnet.data.pairs import AnnotatedImage, Box, Pair
 from chmnet.errors import InputError
 from chmnet.geometry import Size, rescale_points
-from chmnet.pictures import open_picture
+from chmnet.pictures import to_picture
 
 EXCHANGED = {"left": "right", "right": "left", "l": "r", "r": "l"}
 
@@ -38,7 +38,7 @@ class Sample:
 
 def load_sample(side: AnnotatedImage) -> Sample:
     """Open the image of one side of a pair."""
-    return Sample(open_picture(side.path), side.keypoints.astype(np.float64), side.box)
+    return Sample(to_picture(side.path), side.keypoints.astype(np.float64), side.box)
 
 
 def load_samples(pair: Pair) -> tuple[Sample, Sample]:

@@ -13,7 +13,7 @@ import numpy as np
 from chmnet import __version__
 from chmnet.data.pairs import Pair
 from chmnet.errors import InputError
-from chmnet.journal import DAMAGED, Journal
+from chmnet.files import DAMAGED, Journal
 from chmnet.metrics import Prediction
 
 FORMAT = "chmnet-predictions-1"

@@ -12,11 +12,11 @@ from typing import Any
 from matplotlib.figure import Figure
 from PIL import Image
 
-from chmnet.atomic import atomic_path
 from chmnet.data.pairs import Pair
 from chmnet.evaluation.predictions import PredictionFile
+from chmnet.files import atomic_path
 from chmnet.metrics import Protocol, alpha_key, curve, per_pair
-from chmnet.pictures import open_picture
+from chmnet.pictures import to_picture
 from chmnet.viz import draw_errors, plot_pck, plot_precision_recall
 
 PAIRS_SHOWN = 3
@@ -144,8 +144,8 @@ def _example_sections(pairs: list[Pair], file: PredictionFile, protocol: Protoco
         for name in names:
             pair, prediction = by_name[name], file.predictions[name]
             drawing = draw_errors(
-                open_picture(pair.source.path),
-                open_picture(pair.target.path),
+                to_picture(pair.source.path),
+                to_picture(pair.target.path),
                 pair.source.keypoints,
                 prediction.points,
                 pair.target.keypoints,

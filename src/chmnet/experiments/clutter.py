@@ -11,7 +11,7 @@ from chmnet.experiments.experiment import Drawing, Experiment, Figures, Table
 from chmnet.experiments.workshop import Model, Workshop
 from chmnet.matcher import Matcher
 from chmnet.metrics import inside
-from chmnet.pictures import open_picture
+from chmnet.pictures import to_picture
 from chmnet.viz import contact_sheet, draw_inside_matches, plot_precision_recall
 
 TOP = 300
@@ -80,7 +80,7 @@ def draw(workshop: Workshop, figures: Figures) -> Mapping[str, Drawing]:
 
 
 def _draw_pair(matcher: Matcher, pair: Pair) -> tuple[Image.Image, float]:
-    source, target = open_picture(pair.source.path), open_picture(pair.target.path)
+    source, target = to_picture(pair.source.path), to_picture(pair.target.path)
     matches = matcher.match(source, target).matches(TOP)
     assert pair.source.box is not None, "the benchmark has boxes"
     assert pair.target.box is not None, "the benchmark has boxes"

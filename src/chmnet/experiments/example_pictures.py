@@ -6,7 +6,7 @@ from PIL import Image
 
 from chmnet.errors import InputError
 from chmnet.experiments.workshop import Workshop
-from chmnet.pictures import open_picture
+from chmnet.pictures import to_picture
 
 PAIRS = (
     ("donkey", "zebra"),
@@ -53,14 +53,14 @@ def example_pairs(workshop: Workshop) -> list[ExamplePair]:
         name = next(iter(workshop.benchmarks))
         pairs = workshop.pairs(name)[:: len(workshop.pairs(name)) // 4 or 1][:4]
         return [
-            ExamplePair(pair.category, open_picture(pair.source.path), open_picture(pair.target.path))
+            ExamplePair(pair.category, to_picture(pair.source.path), to_picture(pair.target.path))
             for pair in pairs
         ]
     check_examples(workshop)
     return [
         ExamplePair(
             " and ".join(name.removeprefix("pairs/").replace("-", " ") for name in pair),
-            *(open_picture(workshop.examples / f"{name}.png") for name in pair),
+            *(to_picture(workshop.examples / f"{name}.png") for name in pair),
         )
         for pair in PAIRS
     ]

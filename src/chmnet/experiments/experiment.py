@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from chmnet import __version__
-from chmnet.atomic import atomic_path, check_writable
 from chmnet.benchmark.run import describe_machine
 from chmnet.evaluation.report import Table
 from chmnet.experiments.workshop import Workshop
+from chmnet.files import atomic_path, check_writable
 
 Figures = dict[str, Any]
 """All numbers of an experiment, ready for JSON."""

@@ -13,7 +13,7 @@ from chmnet.experiments.experiment import Drawing, Experiment, Figures, Table
 from chmnet.experiments.workshop import Model, Workshop
 from chmnet.matcher import Matcher
 from chmnet.metrics import alpha_key, per_pair
-from chmnet.pictures import open_picture
+from chmnet.pictures import to_picture
 from chmnet.result import MatchResult
 from chmnet.viz import contact_sheet, draw_errors
 
@@ -85,7 +85,7 @@ def draw(workshop: Workshop, figures: Figures) -> Mapping[str, Drawing]:
 
 
 def _open(pair: Pair) -> tuple[Image.Image, Image.Image]:
-    return open_picture(pair.source.path), open_picture(pair.target.path)
+    return to_picture(pair.source.path), to_picture(pair.target.path)
 
 
 def _draw_warps(matchers: Mapping[str, Matcher], pairs: list[tuple[str, Image.Image, Image.Image]]) -> Image.Image:

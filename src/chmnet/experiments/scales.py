@@ -12,7 +12,7 @@ from chmnet.experiments.example_pictures import check_examples, example_pairs
 from chmnet.experiments.experiment import Drawing, Experiment, Figures, Table
 from chmnet.experiments.workshop import Model, Workshop
 from chmnet.matcher import Matcher
-from chmnet.pictures import open_picture
+from chmnet.pictures import to_picture
 from chmnet.viz import contact_sheet, draw_scales, plot_grids
 
 PAIRS_MEASURED = 150
@@ -123,7 +123,7 @@ def _draw_surest(matcher: Matcher, source: Image.Image, target: Image.Image) -> 
 
 
 def _draw_pair(matcher: Matcher, pair: Pair) -> Image.Image:
-    source, target = open_picture(pair.source.path), open_picture(pair.target.path)
+    source, target = to_picture(pair.source.path), to_picture(pair.target.path)
     result = matcher.match(source, target, scales=True)
     matches = result.transfer(pair.source.keypoints)
     winners = result.winning_scales(matches)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from chmnet.atomic import atomic_path
+from chmnet.files import atomic_path
 from chmnet.geometry import Size, normalised_to_pixels
 from chmnet.training.views import Texture, WarpedView
 from chmnet.training.warps import Warp

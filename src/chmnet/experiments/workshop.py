@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from chmnet import data
-from chmnet.atomic import atomic_path
 from chmnet.benchmark import Plan
 from chmnet.benchmark import run as measure_cost
 from chmnet.config import ModelConfig
@@ -19,6 +18,7 @@ from chmnet.evaluation import Header, PredictionFile, check_pairs, evaluate, pre
 from chmnet.evaluation.predict import describe_model
 from chmnet.experiments.recipe import RECIPE, training_config
 from chmnet.experiments.synthetic_set import SIZE, write_synthetic_set
+from chmnet.files import atomic_path
 from chmnet.metrics import DEFAULT_PROTOCOLS, Protocol
 from chmnet.nn.chmnet import CHMNet
 from chmnet.training.batches import FeatureCache

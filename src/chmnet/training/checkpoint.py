@@ -10,10 +10,9 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from chmnet.atomic import atomic_path
 from chmnet.errors import WeightsError
+from chmnet.files import atomic_path, load_exactly, read_tensors
 from chmnet.training.optimisation import WeightAverage
-from chmnet.weights.tensors import load_exactly, read_tensors
 
 FORMAT = "chmnet-checkpoint-1"
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from chmnet.errors import ConfigError, WeightsError
+from chmnet.files import load_exactly
 from chmnet.nn.chmnet import CHMNet
 from chmnet.nn.prior import HoughPrior, apply_hough_prior, fit_projections
 from chmnet.training.config import TrainingConfig
 from chmnet.weights import MODELS, load_model
 from chmnet.weights.backbones import load_backbone_weights
-from chmnet.weights.tensors import load_exactly
 
 Features = Callable[[], Tensor]
 """Gives backbone features ``b c h w`` of some training pictures, for initialisations that look at data."""

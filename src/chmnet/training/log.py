@@ -7,8 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from chmnet.atomic import atomic_path
 from chmnet.errors import InputError
+from chmnet.files import atomic_path
 from chmnet.viz.training import plot_training
 
 LOG, CURVE, TENSORBOARD = "log.jsonl", "curve.png", "tensorboard"

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from chmnet.atomic import atomic_path
 from chmnet.errors import ConfigError, InputError
+from chmnet.files import atomic_path
 from chmnet.nn.chmnet import CHMNet
 from chmnet.training.batches import Batch, Batches, FeatureCache
 from chmnet.training.checkpoint import Checkpoint, Progress, save_checkpoint

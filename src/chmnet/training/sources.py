@@ -16,7 +16,7 @@ from chmnet.data.pairs import Pair
 from chmnet.data.transforms import Sample, random_crop
 from chmnet.errors import InputError
 from chmnet.geometry import Size, pixels_to_normalised
-from chmnet.pictures import open_picture
+from chmnet.pictures import to_picture
 from chmnet.training.config import AugmentationConfig, SourceConfig
 from chmnet.training.views import Photograph, Texture, View, WarpedView
 from chmnet.training.warps import Warp
@@ -120,7 +120,7 @@ class AnnotatedSource:
 
     def _size(self, path: Path) -> Size:
         if path not in self._sizes:
-            picture = open_picture(path)
+            picture = to_picture(path)
             self._sizes[path] = (picture.height, picture.width)
         return self._sizes[path]
 

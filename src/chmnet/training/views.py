@@ -13,7 +13,7 @@ from torch import Tensor
 
 from chmnet.data.transforms import Sample, crop, jitter_colours, mirror
 from chmnet.geometry import Size
-from chmnet.pictures import open_picture, to_tensor
+from chmnet.pictures import to_picture, to_tensor
 from chmnet.training.warps import Warp
 
 NO_POINTS = np.zeros((0, 2))
@@ -41,14 +41,14 @@ class Photograph:
 
     def render(self, size: Size) -> Float[Tensor, "3 h w"]:
         """The picture squashed to (height, width), RGB from 0 to 1."""
-        sample = Sample(open_picture(self.path), NO_POINTS)
+        sample = Sample(to_picture(self.path), NO_POINTS)
         if self.area is not None:
             sample = crop(sample, self.area)
         if self.mirrored:
             sample = mirror(sample)
         if self.colour_seed is not None:
             sample = jitter_colours(sample, np.random.default_rng(self.colour_seed))
-        return to_tensor(sample.image, size)[0]
+        return to_tensor(sample.image, size)
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class WarpedView:
         if self.colour_seed is not None:
             generator, amount = np.random.default_rng(self.colour_seed), self.colours
             image = jitter_colours(Sample(image, NO_POINTS), generator, amount, amount, amount, amount / 4).image
-        pixels = to_tensor(image, (image.height, image.width))
+        pixels = to_tensor(image, (image.height, image.width))[None]
         height, width = size
         # Centres of the pixels in normalised coordinates, whose −1 and 1 are the edges of the picture.
         y = (np.arange(height) + 0.5) / height * 2 - 1
@@ -112,4 +112,4 @@ def _canvas(picture: Path | Texture, size: Size) -> Image.Image:
     height, width = (round(side * _CANVAS_ENLARGEMENT) for side in size)
     if isinstance(picture, Texture):
         return picture.picture((height, width))
-    return open_picture(picture).resize((width, height), Image.Resampling.BILINEAR)
+    return to_picture(picture).resize((width, height), Image.Resampling.BILINEAR)

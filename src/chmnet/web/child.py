@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from PIL import Image
 
 from chmnet.errors import InputError
-from chmnet.picture_files import read_picture
+from chmnet.pictures import read_picture
 from chmnet.web.errors import WebError
 
 Size = tuple[int, int]  # as in geometry, which would bring PyTorch

@@ -206,7 +206,7 @@ class Service:
         pixels = picture.small
         if (pixels.height, pixels.width) != size:
             pixels = self.decoder.decode(picture.data, size).picture
-        image = to_tensor(pixels, size).to(next(matcher.model.parameters()))
+        image = to_tensor(pixels, size)[None].to(next(matcher.model.parameters()))
         pyramid = matcher.model.head.pyramid(matcher.model.features(image, branch))
         self.features.put(picture.owner, (picture.id, model, branch), pyramid)
         return pyramid

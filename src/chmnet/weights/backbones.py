@@ -12,10 +12,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from chmnet.atomic import atomic_path
 from chmnet.errors import WeightsError
+from chmnet.files import atomic_path, load_exactly, read_tensors
 from chmnet.nn.backbones import Backbone, EfficientNetLite0, ResNet
-from chmnet.weights.tensors import load_exactly, read_tensors
 
 PUBLISHED = {
     "resnet18": "https://download.pytorch.org/models/resnet18-f37072fd.pth",

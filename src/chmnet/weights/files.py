@@ -11,13 +11,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from chmnet import __version__
-from chmnet.atomic import atomic_path
 from chmnet.config import ModelConfig
 from chmnet.errors import WeightsError
+from chmnet.files import atomic_path, load_exactly, read_tensors
 from chmnet.nn.backbones import Backbone
 from chmnet.nn.chmnet import CHMNet
 from chmnet.weights.backbones import load_backbone_weights
-from chmnet.weights.tensors import load_exactly, read_tensors
 
 FORMAT = "chmnet-model-1"
 _BACKBONES = ("backbone.", "target_backbone.")

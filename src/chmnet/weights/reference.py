@@ -5,14 +5,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from chmnet.atomic import check_writable
 from chmnet.config import ModelConfig
 from chmnet.errors import WeightsError
+from chmnet.files import check_writable, load_exactly
 from chmnet.nn.chmnet import CHMNet
 from chmnet.nn.sharing import tap_groups
 from chmnet.weights.backbones import read_checkpoint
 from chmnet.weights.files import save_model
-from chmnet.weights.tensors import load_exactly
 
 _KNOWN = ("backbone.", "learner.conv2ds.", "learner.chm6d.", "learner.chm4d.")
 

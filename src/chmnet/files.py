@@ -1,0 +1,235 @@
+"""Files in and out: written whole or not at all, JSON lines that a run adds to, tensors, the cache folder.
+
+PyTorch and safetensors are imported when tensors are read or written: ``chmnet --help`` uses this file.
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from chmnet.errors import InputError, WeightsError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+@contextmanager
+def atomic_path(path: str | Path, overwrite: bool = True) -> Iterator[Path]:
+    """Give a temporary path beside ``path``; it takes that name only if the block ends well.
+
+    Args:
+        path: the file to write.
+        overwrite: whether an existing file may be replaced.
+
+    Raises:
+        InputError: the file exists and may not be replaced, or the folder cannot be written to.
+
+    Example:
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> with atomic_path(folder / "numbers.txt") as temporary:
+        ...     _ = temporary.write_text("1 2 3")
+        >>> [file.name for file in folder.iterdir()]
+        ['numbers.txt']
+    """
+    path = Path(path)
+    try:
+        check_writable(path, overwrite)
+        handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
+    except OSError as error:
+        raise InputError(f"cannot write to the folder {path.parent}: {error.strerror}") from None
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def check_writable(path: str | Path, overwrite: bool) -> None:
+    """Refuse a folder, or a file that exists and may not be replaced: better before long work than after it.
+
+    Devices and pipes are refused always: a file that takes the name of ``/dev/null`` breaks the machine.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; name a file to write")
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is a device or a pipe, which cannot be replaced; name a file to write")
+    if path.exists() and not overwrite:
+        raise InputError(f"{path} exists already; choose another name, or allow overwriting (--overwrite)")
+    if not path.parent.is_dir():
+        raise InputError(f"cannot write to the folder {path.parent}: there is no such folder")
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+DAMAGED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+"""What reading a line that was not written here may raise."""
+
+
+class Journal:
+    """JSON lines on disk, for runs that stop and resume: a first line of what the run is, then its results.
+
+    Args:
+        path: the file; :meth:`start` makes it.
+        format_name: what the first line says that the file is, such as ``"chmnet-predictions-1"``.
+        what: what it holds, for messages, such as ``"predictions"``.
+
+    Raises:
+        InputError: the path is a folder.
+
+    Example:
+        >>> import tempfile
+        >>> journal = Journal(Path(tempfile.mkdtemp()) / "run.jsonl", "example-1", "results")
+        >>> journal.start({"seed": 3})
+        >>> journal.add({"answer": 42})
+        >>> journal.read(lambda number, record: print(number, record))
+        0 {'seed': 3}
+        1 {'answer': 42}
+    """
+
+    def __init__(self, path: str | Path, format_name: str, what: str) -> None:
+        self.path = Path(path)
+        self.format_name = format_name
+        self.what = what
+        if self.path.is_dir():
+            raise InputError(f"{path} is a folder; name a file for the {what}")
+
+    def read(self, take: Callable[[int, dict[str, Any]], None]) -> None:
+        """Hand every line to ``take`` with its number, the header's being 0; a last line cut short is dropped.
+
+        Raises:
+            InputError: a line is something else, or ``take`` cannot use it (any error of ``DAMAGED``).
+        """
+        if not self.path.exists():
+            return
+        whole = 0
+        with self.path.open("rb") as file:
+            for number, line in enumerate(file):
+                if not line.endswith(b"\n"):  # cut short
+                    if number == 0 and not line.startswith(self._beginning[: len(line)]):
+                        self._refuse(1)
+                    break
+                try:
+                    record = json.loads(line)
+                    if number == 0 and record.pop("format") != self.format_name:
+                        self._refuse(1)
+                    take(number, record)
+                except InputError:
+                    raise
+                except DAMAGED:
+                    self._refuse(number + 1)
+                whole += len(line)
+        if whole < self.path.stat().st_size:
+            with self.path.open("r+b") as file:
+                file.truncate(whole)
+
+    def start(self, header: dict[str, Any]) -> None:
+        """Begin the file anew.
+
+        Raises:
+            InputError: it cannot be written.
+        """
+        try:
+            self.path.write_text(json.dumps({"format": self.format_name, **header}) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"cannot write the {self.what} to {self.path}: {error.strerror}") from None
+
+    def add(self, record: dict[str, Any]) -> None:
+        """Append one result: it is out of our hands when this returns, whatever happens to the process."""
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+
+    @property
+    def _beginning(self) -> bytes:
+        return f'{{"format": "{self.format_name}"'.encode()
+
+    def _refuse(self, line: int) -> NoReturn:
+        raise InputError(
+            f"{self.path}, line {line}, is not a file of {self.what}; name another file, or delete it"
+        ) from None
+
+
+def cache_folder() -> Path:
+    """Where downloads are kept: ``$CHMNET_CACHE``, else ``~/.cache/chmnet``."""
+    return Path(os.environ.get("CHMNET_CACHE") or Path.home() / ".cache" / "chmnet")
+
+
+def read_tensors(path: str | Path) -> tuple[dict[str, "Tensor"], dict[str, str]]:
+    """All tensors of a safetensors file, and its metadata.
+
+    Raises:
+        WeightsError: there is no such file, or it is damaged.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    path = Path(path)
+    try:
+        if not path.is_file():
+            raise WeightsError(f"there is no weight file {path}")
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except (SafetensorError, OSError) as error:
+        raise WeightsError(f"{path} is not a whole safetensors file: {error}") from None
+    return tensors, metadata
+
+
+def load_exactly(module: "nn.Module", tensors: dict[str, "Tensor"], origin: str | Path) -> None:
+    """Give a module its tensors; every name and shape must fit, every number must be finite."""
+    expected = module.state_dict()
+    missing, unknown = sorted(expected.keys() - tensors.keys()), sorted(tensors.keys() - expected.keys())
+    for names, what in ((missing, "lacks"), (unknown, "has unknown")):
+        if names:
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            raise WeightsError(f"{origin} {what} {', '.join(names[:3])}{more}; it belongs to another model")
+    loaded = {}
+    for name, tensor in tensors.items():
+        if tensor.shape != expected[name].shape:
+            raise WeightsError(
+                f"{origin}: {name} has shape {list(tensor.shape)}, expected {list(expected[name].shape)}; "
+                "it belongs to another model"
+            )
+        device = "cpu" if expected[name].is_meta else expected[name].device
+        try:
+            loaded[name] = tensor.to(device, expected[name].dtype)
+        except (RuntimeError, NotImplementedError):
+            raise WeightsError(f"{origin}: {name} is of type {tensor.dtype}, which cannot be converted") from None
+        if not loaded[name].isfinite().all():
+            raise WeightsError(f"{origin}: {name} holds values that are not finite; the file is damaged")
+    trainable = {name: parameter.requires_grad for name, parameter in module.named_parameters()}
+    module.load_state_dict(loaded, assign=True)
+    for name, parameter in module.named_parameters():
+        parameter.requires_grad_(trainable[name])
+
+
+def write_tensors(
+    path: str | Path, tensors: dict[str, "Tensor"], metadata: dict[str, str], overwrite: bool = True
+) -> None:
+    """Write a safetensors file, whole or not at all.
+
+    Raises:
+        InputError: the file exists and may not be replaced, or it cannot be written.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    with atomic_path(path, overwrite) as temporary:
+        try:
+            save_file(
+                {name: tensor.detach().contiguous() for name, tensor in tensors.items()}, temporary, metadata
+            )
+        except SafetensorError as error:  # how safetensors reports a full disk
+            raise InputError(f"cannot write {path}: {error}") from None
