@@ -4,12 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from chmnet.cli.app import app
 from PIL import Image
 from typer.testing import CliRunner
 
 from chmnet.cli.main import app
 from chmnet.pictures import to_picture
-from chmnet.cli.app import app
 
 from .conftest import Run
 from .odd_pictures import BAD, ODD, photograph

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from chmnet.files import atomic_path
 from chmnet.cli.io import check_outputs, parse_whole_numbers, track
 from chmnet.cli.options import parse_whole_numbers
 from chmnet.cli.outputs import check_outputs

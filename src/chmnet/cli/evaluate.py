@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from chmnet.files import atomic_path
 from chmnet.cli.io import ModelName, check_outputs, track
 from chmnet.cli.options import ModelName
 from chmnet.cli.outputs import check_outputs

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from chmnet.files import atomic_path, check_writable
 from chmnet.errors import InputError
+from chmnet.files import atomic_path, check_writable
 
 if TYPE_CHECKING:
     from PIL.Image import Image
