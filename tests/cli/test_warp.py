@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chmnet.cli.app import app
 from PIL import Image
 from typer.testing import CliRunner
 

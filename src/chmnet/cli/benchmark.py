@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chmnet.cli.io import check_outputs, parse_whole_numbers, track
-from chmnet.cli.options import parse_whole_numbers
-from chmnet.cli.outputs import check_outputs
-from chmnet.cli.progress import track
 from chmnet.config import PRESETS, BackboneConfig, ModelConfig, parse_changes
 from chmnet.errors import InputError
 from chmnet.files import atomic_path

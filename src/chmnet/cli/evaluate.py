@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chmnet.cli.io import ModelName, check_outputs, track
-from chmnet.cli.options import ModelName
-from chmnet.cli.outputs import check_outputs
-from chmnet.cli.progress import track
 from chmnet.config import parse_changes
 from chmnet.errors import InputError
 from chmnet.files import atomic_path

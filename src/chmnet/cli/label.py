@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chmnet.cli.io import track
-from chmnet.cli.progress import track
 from chmnet.errors import InputError
 from chmnet.files import check_writable
 
