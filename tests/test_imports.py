@@ -182,7 +182,7 @@ def test_help_loads_nothing_heavy() -> None:
 
 
 def test_the_decoder_of_the_page_starts_without_torch() -> None:
-    modules, _ = loaded_modules("-c", "import chmnet.web.child")
+    modules, _ = loaded_modules("-c", "import chmnet.web.decoder")
     assert {"PIL", "numpy"} <= modules.keys()
     assert not (HEAVY - {"PIL", "numpy"}) & modules.keys()
 

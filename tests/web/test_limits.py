@@ -13,16 +13,14 @@ from PIL import Image
 from starlette.requests import Request
 
 from chmnet.errors import InputError
-from chmnet.web.answers import answer
-from chmnet.web.bodies import Bodies
-from chmnet.web.child import answer_all, decode_here
-from chmnet.web.decoder import Decoder
-from chmnet.web.errors import WebError
+from chmnet.web.answers import WebError, answer
+from chmnet.web.decoder import answer_all, decode_here
+from chmnet.web.models import ModelShelf, offers
 from chmnet.web.security import HEADERS, host_allowed
 from chmnet.web.service import Pair
 from chmnet.web.sessions import Sessions
 from chmnet.web.settings import Limits, Settings
-from chmnet.web.shelf import ModelShelf, offers
+from chmnet.web.uploads import Bodies, Decoder
 
 from .conftest import DONKEY, assert_refused, load, picture_file
 
@@ -255,7 +253,7 @@ def test_decoder_answers_one_after_the_other() -> None:
     answer_all(orders, answers)
     first, rest = answers.getvalue().split(b"\n", 1)
     assert b'"shape": [6, 8]' in first
-    assert b'"status": 415' in rest[6 * 8 * 3 :]
+    assert b'"reason": "type-not-accepted"' in rest[6 * 8 * 3 :]
 
 
 # ---------------------------------------------------------------- sessions

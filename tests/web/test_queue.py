@@ -7,9 +7,8 @@ from collections.abc import Callable
 import pytest
 from fastapi.testclient import TestClient
 
-from chmnet.web.answers import answer
-from chmnet.web.errors import WebError
-from chmnet.web.work import WorkQueue
+from chmnet.web.answers import WebError, answer
+from chmnet.web.queue import WorkQueue
 
 from .conftest import assert_refused, picture_file
 

@@ -1,19 +1,39 @@
-"""Every answer that is not a picture: its shape, and how errors become one sentence and an advice."""
+"""The JSON of the HTTP API: the shape of every answer, and how errors become one sentence and an advice."""
 
 import logging
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, FiniteFloat
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
 from chmnet.errors import ChmnetError
-from chmnet.web.errors import WebError
+from chmnet.weights import DEFAULT_MODEL
 
 logger = logging.getLogger(__name__)
+
+# ---------------------------------------------------------------- errors
+
+
+class WebError(ChmnetError):
+    """A request that cannot be answered.
+
+    Args:
+        status: of HTTP.
+        error: what happened, one sentence.
+        what_to_do: what the person can do about it.
+        retry_after: seconds after which to try again.
+    """
+
+    def __init__(self, status: int, error: str, what_to_do: str, retry_after: int | None = None) -> None:
+        super().__init__(error)
+        self.status = status
+        self.error = error
+        self.what_to_do = what_to_do
+        self.retry_after = retry_after
 
 
 class ErrorAnswer(BaseModel):
@@ -92,3 +112,104 @@ def add_error_handlers(app: FastAPI) -> None:
         if error.status_code == 405:  # the router names only the methods of the first path that fits
             told.headers["Allow"] = ", ".join(sorted(_methods(request)))
         return told
+
+
+# ---------------------------------------------------------------- answers and requests
+
+
+class StatusAnswer(BaseModel):
+    """Whether the server runs, and how busy it is."""
+
+    version: str
+    waiting: int = Field(description="Requests that wait for the network now.")
+    queue: int = Field(description="How many may wait; beyond it requests are answered with 503.")
+    upload_bytes: int
+    pixels: int
+    session_seconds: float
+    types: list[str] = Field(description="Accepted picture types.")
+
+
+class ModelAnswer(BaseModel):
+    """One model of the menu."""
+
+    name: str
+    title: str
+    description: str
+    default: bool
+    dimensions: str | None = Field(description="`4d-4d` or `6d-4d`; null for a file that is not loaded yet.")
+    kernel: str | None = Field(description="Kernel type of the votes: psi, iso or full; null without votes.")
+    scales: bool | None = Field(description="Whether the first vote runs over scales.")
+
+
+class PictureAnswer(BaseModel):
+    """A picture that the server knows."""
+
+    id: str = Field(description="Names the picture in further requests of this session.")
+    width: int
+    height: int
+    title: str | None = None
+    url: str | None = Field(None, description="Where an example's file is.")
+
+
+class ExamplesAnswer(BaseModel):
+    """Pictures to try, and which go together."""
+
+    pictures: list[PictureAnswer]
+    pairs: list[tuple[str, str]]
+
+
+class MatchRow(BaseModel):
+    """A point of the source, where it lies in the target, and how far that can be trusted (0 … 1)."""
+
+    source: tuple[float, float]
+    target: tuple[float, float]
+    confidence: float
+    scales: tuple[float, float] | None = Field(None, description="Winning scales of source and target.")
+
+
+class MatchAnswer(BaseModel):
+    """What matching two pictures found. Points are (x, y) in pixels, sizes are (height, width)."""
+
+    model: str
+    source_size: tuple[int, int]
+    target_size: tuple[int, int]
+    milliseconds: float | None = Field(description="What the network took; null: the result was known.")
+    matches: list[MatchRow]
+
+
+class LabelledPicture(BaseModel):
+    """A picture whose points are known."""
+
+    picture: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
+    points: list[tuple[FiniteFloat, FiniteFloat] | None] = Field(
+        min_length=1, max_length=500, description="The same ones in every picture; null: not to be seen in it."
+    )
+
+
+class PropagationRequest(BaseModel):
+    """Pictures with their points, and the pictures to find them in."""
+
+    sources: list[LabelledPicture] = Field(min_length=1, max_length=20)
+    targets: list[Annotated[str, Field(pattern="^[0-9a-f]{32}$")]] = Field(min_length=1, max_length=500)
+    model: str = Field(DEFAULT_MODEL, max_length=200)
+
+
+class PropagatedPicture(BaseModel):
+    """Where the points lie in one of the pictures."""
+
+    picture: str
+    points: list[tuple[float, float] | None] = Field(description="null: no source shows it.")
+    confidences: list[float]
+    doubtful: list[bool] = Field(description="Whether a person should look: unsure, or outside the picture.")
+    score: float = Field(description="Mean confidence of the points.")
+
+
+class PropagationAnswer(BaseModel):
+    """How far a propagation is."""
+
+    id: str
+    state: Literal["running", "done", "cancelled", "failed"]
+    error: str | None
+    done: int
+    total: int
+    pictures: list[PropagatedPicture]

@@ -11,9 +11,9 @@ from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
 
 from chmnet import __version__
-from chmnet.web import job_routes, routes
+from chmnet.web import propagations, routes
 from chmnet.web.answers import add_error_handlers
-from chmnet.web.jobs import Jobs
+from chmnet.web.propagations import Jobs
 from chmnet.web.security import Guard
 from chmnet.web.service import Service
 from chmnet.web.settings import Settings
@@ -62,7 +62,7 @@ def create_app(settings: Settings = Settings()) -> FastAPI:  # noqa: B008 (froze
     app.state.jobs = jobs
     add_error_handlers(app)
     app.include_router(routes.router)
-    app.include_router(job_routes.router)
+    app.include_router(propagations.router)
     app.add_middleware(Guard, settings=settings)
 
     @app.get("/", include_in_schema=False)

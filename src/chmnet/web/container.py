@@ -1,19 +1,23 @@
-"""All that the page needs of one pair, in one small binary answer, so that the pointer needs no round trips.
+"""Results as bytes: all that the page needs of one pair in one answer, dense flow, drawings.
 
-Layout, little-endian: the four bytes ``CHM1``, the length of the header (uint32), the header (JSON, padded with
-blanks so that what follows begins at a multiple of eight bytes), then the blocks that the header names with
-their offsets from the end of the header.
+The page asks once and then follows the pointer by itself. Layout of that answer, little-endian: the four bytes
+``CHM1``, the length of the header (uint32), the header (JSON, padded with blanks so that what follows begins at a
+multiple of eight bytes), then the blocks that the header names with their offsets from the end of the header.
 """
 
+import io
 import json
 import struct
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, UInt8
+from PIL import Image
 from torch import Tensor
 
 from chmnet.config import TransferConfig
+from chmnet.formats import DenseFlow, save_npz
+from chmnet.geometry import Size
 from chmnet.nn.transfer import match_probabilities
 from chmnet.result import MatchResult
 
@@ -108,3 +112,38 @@ def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 def _padded(length: int) -> int:
     return -(-length // 8) * 8
+
+
+# ---------------------------------------------------------------- files
+
+
+def within(size: Size, side: int) -> Size:
+    """A (height, width) made to fit a square, with the same shape; what fits already stays.
+
+    Example:
+        >>> within((4000, 3000), 1000), within((40, 30), 1000)
+        ((1000, 750), (40, 30))
+    """
+    scale = min(1.0, side / max(size))
+    return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
+
+
+def flow_file(result: MatchResult, side: int) -> bytes:
+    """Flow and confidence as ``chmnet match --flow flow.npz`` writes them, on a map within a square."""
+    size = within(result.source_size, side)
+    dense = DenseFlow(result.flow(size), result.confidence_at(size), result.source_size, result.target_size)
+    file = io.BytesIO()
+    save_npz(file, dense)
+    return file.getvalue()
+
+
+def warp_file(result: MatchResult, picture: Image.Image, side: int) -> bytes:
+    """The source picture in the frame of the target, within a square, as PNG."""
+    return png(result.warp(picture=picture, size=within(result.target_size, side)))
+
+
+def png(picture: Image.Image) -> bytes:
+    """A picture as a file."""
+    file = io.BytesIO()
+    picture.save(file, format="PNG")
+    return file.getvalue()

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from chmnet.errors import ChmnetError
 from chmnet.geometry import Size
-from chmnet.web.child import decode_here, media_type
+from chmnet.web.decoder import decode_here, media_type
 from chmnet.web.sessions import StoredPicture, content_id
 from chmnet.web.settings import Limits
 

@@ -7,24 +7,23 @@ from fastapi import Path as InPath
 
 from chmnet import __version__
 from chmnet.result import Matches
-from chmnet.web import questions
-from chmnet.web.answers import ERRORS
-from chmnet.web.bodies import read_match_form
-from chmnet.web.child import FORMATS
-from chmnet.web.container import pack_result
-from chmnet.web.errors import WebError
-from chmnet.web.examples import example_pairs
-from chmnet.web.schemas import (
+from chmnet.web.answers import (
+    ERRORS,
     ExamplesAnswer,
     MatchAnswer,
     MatchRow,
     ModelAnswer,
     PictureAnswer,
     StatusAnswer,
+    WebError,
 )
+from chmnet.web.container import flow_file, pack_result, warp_file
+from chmnet.web.decoder import FORMATS
+from chmnet.web.examples import example_pairs
+from chmnet.web.models import DEFAULT_MODEL, Offer
 from chmnet.web.service import Pair, Service, Timed
 from chmnet.web.sessions import Session, StoredPicture
-from chmnet.web.shelf import DEFAULT_MODEL, Offer
+from chmnet.web.uploads import read_match_form
 
 COOKIE = "chmnet-session"
 
@@ -208,7 +207,7 @@ async def flow(pair: ThePair, request: Request, service: TheService, side: Side 
     `flow` is height × width × 2: displacements (x, y) in pixels of the pictures as they are. The map of a picture
     larger than `side` is made to fit it.
     """
-    file = await service.ask(pair, lambda found: questions.flow_file(found.result, side), request)
+    file = await service.ask(pair, lambda found: flow_file(found.result, side), request)
     return Response(file, media_type="application/octet-stream")
 
 
@@ -222,7 +221,7 @@ async def warp(pair: ThePair, request: Request, service: TheService, side: Side 
     """The source picture drawn so that it lies over the target, as `chmnet warp` does."""
 
     def draw(found: Timed) -> bytes:
-        return questions.warp_file(found.result, service.view(pair.source, side), side)
+        return warp_file(found.result, service.view(pair.source, side), side)
 
     return Response(await service.ask(pair, draw, request), media_type="image/png")
 

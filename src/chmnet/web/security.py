@@ -8,8 +8,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from chmnet.web.answers import answer, for_log
-from chmnet.web.errors import WebError
+from chmnet.web.answers import WebError, answer, for_log
 from chmnet.web.settings import Settings
 
 logger = logging.getLogger(__name__)

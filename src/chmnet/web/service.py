@@ -15,15 +15,14 @@ from chmnet.matcher import Matcher
 from chmnet.nn.chmnet import Pyramid
 from chmnet.pictures import to_tensor
 from chmnet.result import MatchResult
-from chmnet.web.bodies import Bodies
-from chmnet.web.child import media_type
-from chmnet.web.decoder import Decoder
-from chmnet.web.errors import WebError
+from chmnet.web.answers import WebError
+from chmnet.web.decoder import media_type
 from chmnet.web.examples import load_examples
+from chmnet.web.models import DEFAULT_MODEL, ModelShelf, offers
+from chmnet.web.queue import WorkQueue
 from chmnet.web.sessions import PUBLIC, OwnedCache, Session, Sessions, StoredPicture, content_id
 from chmnet.web.settings import Settings
-from chmnet.web.shelf import DEFAULT_MODEL, ModelShelf, offers
-from chmnet.web.work import WorkQueue
+from chmnet.web.uploads import Bodies, Decoder
 from chmnet.weights import MODELS
 
 logger = logging.getLogger(__name__)
@@ -123,9 +122,6 @@ class Service:
             return session.pictures[key]
         if key in self.examples:
             return self.examples[key].picture
-        kind = media_type(data)
-        if kind is None:
-            raise WebError(415, "this is not a picture of an accepted type", "use PNG, JPEG, WebP, GIF or BMP")
         self.sessions.check_room(session, len(data))
         picture = await self.read_picture(data, session.token, request)
         self.sessions.check_room(session, picture.bytes())  # others may have come in the meantime

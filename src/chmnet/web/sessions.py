@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from PIL import Image
 
 from chmnet.geometry import Size
-from chmnet.web.errors import WebError
+from chmnet.web.answers import WebError
 from chmnet.web.settings import Limits
 
 Value = TypeVar("Value")

@@ -1,19 +1,38 @@
-"""Request bodies, counted as they come and never written to disk."""
+"""What clients send: bodies, counted as they come and never written to disk, and the pictures in them.
+
+Pictures are decoded in another process (:mod:`chmnet.web.decoder`), which is ended when it takes too long: a small
+file can keep a decoder busy for minutes or ask for gigabytes, and a thread could not be stopped. The server never
+holds a whole large picture, only what it asked for: the picture at the size of a network's input or within a given
+side.
+"""
 
 import asyncio
+import contextlib
 import json
+import logging
 import math
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from PIL import Image
 from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
-from chmnet.web.errors import WebError
+from chmnet.errors import InputError
+from chmnet.geometry import Size
+from chmnet.web.answers import WebError
+from chmnet.web.decoder import Decoded
 from chmnet.web.settings import Limits
+
+logger = logging.getLogger(__name__)
+
+# ---------------------------------------------------------------- bodies
 
 
 class MatchForm(NamedTuple):
@@ -149,16 +168,16 @@ def parse_points(text: str, most: int) -> list[tuple[float, float]]:
     Raises:
         WebError: they are not, or too many.
     """
-    refusal = WebError(
+    malformed = WebError(
         422, "points must be JSON rows of two finite numbers", "write them as [[10, 20], [30.5, 40]]"
     )
     try:
         rows = json.loads(text)
         points = [(float(x), float(y)) for x, y in rows]
     except (ValueError, TypeError, RecursionError, OverflowError):
-        raise refusal from None
+        raise malformed from None
     if not all(math.isfinite(number) for row in points for number in row):
-        raise refusal
+        raise malformed
     if len(points) > most:
         raise WebError(413, f"{len(points)} points are more than {most}", "send fewer at a time")
     return points
@@ -168,3 +187,118 @@ def _parse_top(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= 5000):
         raise WebError(422, f"top must be a number from 1 to 5000, got {text[:40]!r}", "leave it out for 300")
     return int(text)
+
+
+# ---------------------------------------------------------------- pictures
+
+
+def refusal(error: InputError) -> WebError:
+    """What a client is told about a picture that cannot be used."""
+    status, advice = _REFUSALS.get(error.reason, (422, "save it again as PNG or JPEG"))
+    return WebError(status, str(error).split(";")[0], advice)
+
+
+_REFUSALS = {
+    "type-not-accepted": (415, "use PNG, JPEG, WebP, GIF or BMP"),
+    "too-large": (413, "make it smaller"),
+}
+
+
+class Decoder:
+    """The decoding process, started again after it had to be ended.
+
+    Args:
+        seconds: time limit of one picture.
+        pixels: most pixels of a picture.
+    """
+
+    def __init__(self, seconds: float, pixels: int) -> None:
+        self.seconds = seconds
+        self.pixels = pixels
+        self._child: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        """Start the child ahead of the first picture: loading its libraries takes a second."""
+        with self._lock:
+            self._running()
+
+    def close(self) -> None:
+        """End the child."""
+        with self._lock:
+            self._end()
+
+    def decode(self, data: bytes, size: Size | None = None, side: int = 0) -> Decoded:
+        """Decode a picture file.
+
+        Args:
+            data: the file.
+            size: (height, width) to resize to, as for a network.
+            side: without ``size``, the picture keeps its shape and is made to fit a square of this side.
+
+        Raises:
+            WebError: not a picture of an accepted type, broken, too large, or too slow.
+        """
+        order = {"length": len(data), "size": size, "side": side, "pixels": self.pixels}
+        with self._lock:
+            child = self._running()
+            late = threading.Event()
+            timer = threading.Timer(self.seconds, _end_late, (child, late))
+            timer.daemon = True
+            timer.start()
+            try:
+                answer, pixels = _ask(child, order, data)
+            except (OSError, ValueError, EOFError):
+                self._end()
+                if late.is_set():
+                    logger.warning("a picture of %d bytes took longer than %g s", len(data), self.seconds)
+                    sentence = f"the picture takes longer than {self.seconds:g} seconds to decode"
+                else:
+                    logger.warning("the decoder ended at a picture of %d bytes", len(data))
+                    sentence = "the picture cannot be decoded"
+                raise WebError(422, sentence, "save it again as PNG or JPEG, or make it smaller") from None
+            finally:
+                timer.cancel()
+                if late.is_set():  # also when its answer came at the last moment: the next picture needs another
+                    self._end()
+        if "error" in answer:
+            raise refusal(InputError(answer["error"], answer["reason"]))
+        height, width = answer["shape"]
+        return Decoded((answer["size"][0], answer["size"][1]), Image.frombytes("RGB", (width, height), pixels))
+
+    def _running(self) -> "subprocess.Popen[bytes]":
+        if self._child is None or self._child.poll() is not None:
+            self._end()
+            command = [sys.executable, "-m", "chmnet.web.decoder"]
+            self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        return self._child
+
+    def _end(self) -> None:
+        if self._child is not None:
+            self._child.kill()
+            self._child.wait()
+            for pipe in (self._child.stdin, self._child.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(OSError):  # what could not be written is lost anyway
+                        pipe.close()
+            self._child = None
+
+
+def _ask(child: "subprocess.Popen[bytes]", order: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
+    assert child.stdin is not None
+    assert child.stdout is not None
+    child.stdin.write(json.dumps(order).encode() + b"\n" + data)
+    child.stdin.flush()
+    line = child.stdout.readline()
+    if not line.endswith(b"\n"):
+        raise EOFError
+    answer = json.loads(line)
+    pixels = child.stdout.read(answer.get("length", 0))
+    if len(pixels) < answer.get("length", 0):
+        raise EOFError
+    return answer, pixels
+
+
+def _end_late(child: "subprocess.Popen[bytes]", late: threading.Event) -> None:
+    late.set()
+    child.kill()

@@ -8,7 +8,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from chmnet.web import protocol
+from chmnet.web import server
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 ANSWER_BYTES = 12_000_000
@@ -26,22 +26,22 @@ Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter, ServerState], Await
 
 def talk(client: Talk, monkeypatch: pytest.MonkeyPatch, answer_seconds: float = 10) -> None:
     """One client at a server whose deadlines are a fraction of a second."""
-    monkeypatch.setattr(protocol, "REQUEST_SECONDS", 0.3)
-    monkeypatch.setattr(protocol, "ANSWER_SECONDS", answer_seconds)
+    monkeypatch.setattr(server, "REQUEST_SECONDS", 0.3)
+    monkeypatch.setattr(server, "ANSWER_SECONDS", answer_seconds)
 
     async def main() -> None:
-        config = uvicorn.Config(large_answer, http=protocol.PatientProtocol, lifespan="off", log_config=None)
+        config = uvicorn.Config(large_answer, http=server.PatientProtocol, lifespan="off", log_config=None)
         config.load()
         state = ServerState()
         loop = asyncio.get_running_loop()
-        make = lambda: protocol.PatientProtocol(config=config, server_state=state, app_state={})  # noqa: E731
-        server = await loop.create_server(make, "127.0.0.1", 0)
-        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        make = lambda: server.PatientProtocol(config=config, server_state=state, app_state={})  # noqa: E731
+        listening = await loop.create_server(make, "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*listening.sockets[0].getsockname())
         try:
             await asyncio.wait_for(client(reader, writer, state), 10)
         finally:
             writer.transport.abort()
-            server.close()
+            listening.close()
             await asyncio.sleep(0.01)
 
     asyncio.run(main())

@@ -13,8 +13,8 @@ from chmnet.matcher import Matcher
 from chmnet.nn.chmnet import CHMNet
 from chmnet.nn.kernels import titled_kernels
 from chmnet.viz import draw_kernels
-from chmnet.web.errors import WebError
-from chmnet.web.questions import png
+from chmnet.web.answers import WebError
+from chmnet.web.container import png
 from chmnet.weights import DEFAULT_MODEL, MODELS, load_model
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from starlette.requests import Request
 
-from chmnet.web.errors import WebError
+from chmnet.web.answers import WebError
 
 Result = TypeVar("Result")
 
