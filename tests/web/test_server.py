@@ -1,11 +1,13 @@
-"""Clients that are too slow, against a server with little patience."""
+"""Clients that are too slow, against a server with little patience; and what that server uses of uvicorn."""
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from chmnet.web import server
@@ -95,3 +97,49 @@ def test_who_does_not_read_the_answer_does_not_keep_it_in_memory(monkeypatch: py
             await asyncio.sleep(0.02)
 
     talk(client, monkeypatch, answer_seconds=0.2)
+
+
+# ---------------------------------------------------------------- uvicorn
+
+
+def complain(what: str) -> str:
+    return f"uvicorn {uvicorn.__version__} has changed: {what}; web/server.py builds on it and must follow"
+
+
+def test_uvicorn_has_what_the_server_builds_on() -> None:
+    for owner, name, arguments in (
+        (H11Protocol, "connection_made", ["transport"]),
+        (H11Protocol, "connection_lost", ["exc"]),
+        (H11Protocol, "data_received", ["data"]),
+        (H11Protocol, "pause_writing", []),
+        (H11Protocol, "resume_writing", []),
+        (uvicorn.Server, "startup", ["sockets"]),
+        (uvicorn.Server, "handle_exit", ["sig", "frame"]),
+    ):
+        method = getattr(owner, name, None)
+        assert method is not None, complain(f"{owner.__name__} has no {name}")
+        found = list(inspect.signature(method).parameters)[1:]
+        assert found == arguments, complain(f"{owner.__name__}.{name} takes {found}, not {arguments}")
+    fresh = vars(uvicorn.Server(uvicorn.Config(large_answer)))
+    for name in ("should_exit", "force_exit"):
+        assert fresh.get(name) is False, complain(f"Server.{name} is {fresh.get(name)!r} at first, not False")
+
+
+def test_uvicorn_keeps_the_state_of_a_connection_where_the_deadlines_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[bool, bool]] = []
+
+    class Watched(server.PatientProtocol):
+        def data_received(self, data: bytes) -> None:
+            assert self.cycle is None, complain("a connection has a cycle before its first request")
+            super().data_received(data)
+            seen.append((self.loop.is_running(), self.cycle.response_complete))
+            self.transport.abort()
+
+    monkeypatch.setattr(server, "PatientProtocol", Watched)
+
+    async def client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, state: ServerState) -> None:
+        writer.write(REQUEST)
+        assert await ended(reader)
+
+    talk(client, monkeypatch)
+    assert seen == [(True, False)], complain("H11Protocol has no loop, transport or cycle.response_complete")
