@@ -3,8 +3,11 @@
 import asyncio
 import io
 import struct
+import time
 import zlib
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -18,7 +21,7 @@ from chmnet.web.decoder import answer_all, decode_here
 from chmnet.web.models import ModelShelf, offers
 from chmnet.web.security import HEADERS, host_allowed
 from chmnet.web.service import Pair
-from chmnet.web.sessions import Sessions
+from chmnet.web.sessions import Session, Sessions
 from chmnet.web.settings import Limits, Settings
 from chmnet.web.uploads import Bodies, Decoder
 
@@ -301,6 +304,28 @@ def test_what_is_computed_for_a_session_that_has_ended_goes_at_once(client: Test
     service.sessions.end(token)  # while its pair waits for the network
     service.match_now(Pair(picture, picture, "chmnet-lite"))
     assert (service.features.bytes, service.results.bytes) == before
+
+
+def test_many_clients_open_sessions_at_once(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions are swept while others are opened; each client gets a session and its picture."""
+
+    class Slow(OrderedDict[str, Session]):
+        def values(self):  # type: ignore[no-untyped-def]
+            for value in super().values():
+                time.sleep(0.001)  # time for other threads, if there are any, to change it
+                yield value
+
+    sessions = client.app.state.service.sessions  # type: ignore[attr-defined]
+    monkeypatch.setattr(sessions, "_sessions", Slow())
+
+    def load_example(number: int) -> tuple[int, str]:
+        answer = client.post("/api/pictures", content=DONKEY.read_bytes(), headers={"Cookie": f"none={number}"})
+        return answer.status_code, answer.headers.get("set-cookie", "")
+
+    with ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(load_example, range(32)))
+    assert {status for status, _ in answers} == {201}
+    assert len({cookie for _, cookie in answers}) == len(sessions)
 
 
 def test_a_model_file_that_cannot_be_loaded_is_told_without_its_path(

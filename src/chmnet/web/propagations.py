@@ -224,13 +224,13 @@ def _labelled(source: LabelledPicture, service: Service, session: Session) -> La
 
 
 @router.get("/propagations/{job}", summary="Progress and what was found so far")
-def look(job: JobId, request: Request, session: TheSession) -> PropagationAnswer:
+async def look(job: JobId, request: Request, session: TheSession) -> PropagationAnswer:
     """Pictures appear in the order they were named in."""
     return _answer(get_jobs(request).find(session.token, job))
 
 
 @router.delete("/propagations/{job}", summary="End a propagation")
-def end(job: JobId, request: Request, session: TheSession) -> PropagationAnswer:
+async def end(job: JobId, request: Request, session: TheSession) -> PropagationAnswer:
     """What was found so far stays."""
     found = get_jobs(request).find(session.token, job)
     get_jobs(request).cancel(found)

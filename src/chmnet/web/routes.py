@@ -33,35 +33,38 @@ PictureId = Annotated[str, InPath(pattern="^[0-9a-f]{32}$", description="As POST
 ModelName = Annotated[str, Query(alias="model", max_length=200, description="A name from GET /api/models.")]
 
 
-def get_service(request: Request) -> Service:
+async def get_service(request: Request) -> Service:
     """The server's state."""
     service = request.app.state.service
     assert isinstance(service, Service)
     return service
 
 
-def find_session(request: Request) -> Session:
+TheService = Annotated[Service, Depends(get_service)]
+
+
+# FastAPI runs what is not `async` in threads of its own, but sessions and jobs belong to the event loop.
+async def find_session(request: Request, service: TheService) -> Session:
     """The session of the request's cookie. Whoever has none, or an old one, has no pictures: nothing is kept."""
-    return get_service(request).sessions.find(request.cookies.get(COOKIE, ""))
+    return service.sessions.find(request.cookies.get(COOKIE, ""))
 
 
-def open_session(request: Request, response: Response) -> Session:
+async def open_session(request: Request, response: Response, service: TheService) -> Session:
     """As :func:`find_session`, or a new one, whose cookie goes with the answer: for requests that leave something.
 
     The server makes every token itself; one that it does not know is never taken over.
     """
-    session = get_service(request).sessions.open(request.cookies.get(COOKIE, ""))
+    session = service.sessions.open(request.cookies.get(COOKIE, ""))
     if request.cookies.get(COOKIE) != session.token:
         response.set_cookie(COOKIE, session.token, httponly=True, samesite="strict", path="/")
     return session
 
 
-TheService = Annotated[Service, Depends(get_service)]
 TheSession = Annotated[Session, Depends(find_session)]
 OpenSession = Annotated[Session, Depends(open_session)]
 
 
-def get_pair(
+async def get_pair(
     source: PictureId,
     target: PictureId,
     service: TheService,
@@ -84,7 +87,7 @@ Side = Annotated[int, Query(ge=16, le=2048, description="Largest side; what is s
 
 
 @router.get("/status", summary="Version, limits, and how busy the server is")
-def status(service: TheService) -> StatusAnswer:
+async def status(service: TheService) -> StatusAnswer:
     """Cheap; answers also when the server is busy."""
     limits = service.settings.limits
     return StatusAnswer(
@@ -99,7 +102,7 @@ def status(service: TheService) -> StatusAnswer:
 
 
 @router.get("/models", summary="Models to choose from")
-def models(service: TheService) -> list[ModelAnswer]:
+async def models(service: TheService) -> list[ModelAnswer]:
     """The default one comes with chmnet; files come from `chmnet serve --model`."""
     return [_model(name, offer) for name, offer in service.shelf.offers.items()]
 
@@ -131,7 +134,7 @@ async def kernel(
 
 
 @router.get("/examples", summary="Example pictures")
-def examples(service: TheService) -> ExamplesAnswer:
+async def examples(service: TheService) -> ExamplesAnswer:
     """Empty where chmnet is installed without its repository."""
     pictures = [
         _picture(example.picture, example.title, f"/api/examples/{key}")
@@ -141,7 +144,7 @@ def examples(service: TheService) -> ExamplesAnswer:
 
 
 @router.get("/examples/{picture}", summary="An example's file", response_class=Response)
-def example_file(picture: PictureId, service: TheService) -> Response:
+async def example_file(picture: PictureId, service: TheService) -> Response:
     """As it lies in the folder of examples."""
     if picture not in service.examples:
         raise WebError(404, "there is no such example", "GET /api/examples lists them")
@@ -167,7 +170,7 @@ async def add_picture(request: Request, service: TheService, session: OpenSessio
 
 
 @router.delete("/session", status_code=204, summary="Forget all pictures of this session")
-def forget(request: Request, service: TheService) -> None:
+async def forget(request: Request, service: TheService) -> None:
     """Everything that was loaded or computed is dropped at once."""
     service.sessions.end(request.cookies.get(COOKIE, ""))
 
