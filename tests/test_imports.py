@@ -36,7 +36,7 @@ BASICS = {"errors", "config", "geometry", "files", "pictures"}
 ASIDE: dict[str, tuple[set[str], str]] = {
     "data": (BASICS, "evaluation"),
     "metrics": (BASICS | {"data"}, "evaluation"),
-    "viz": (BASICS | {"data", "metrics", "matcher", "result"}, "evaluation"),
+    "viz": (BASICS, "evaluation"),
 }
 
 
@@ -128,6 +128,7 @@ def test_imports_point_one_way() -> None:
         ("chmnet.metrics", "from chmnet.nn import CHMNet"),
         ("chmnet.viz.matches", "from chmnet.weights import load_model"),
         ("chmnet.viz.matches", "from chmnet.nn.chmnet import CHMNet"),
+        ("chmnet.viz.matches", "from chmnet.result import MatchResult"),
         ("chmnet.web.app", "from chmnet.cli.main import main"),
         ("chmnet.surprise", "import math"),
     ],
@@ -144,7 +145,7 @@ def test_control_wrong_imports_are_found(module: str, source: str) -> None:
         ("chmnet.nn.hough", "import torch\nfrom training import chmnet\n'from chmnet.training import loss'"),
         ("chmnet.weights.files", "from chmnet import __version__"),
         ("chmnet.training.loop", "from chmnet.data import pairs\nfrom chmnet.metrics import pck"),
-        ("chmnet.viz.matches", "from chmnet.result import MatchResult"),
+        ("chmnet.viz.matches", "from chmnet.geometry import Size"),
         ("chmnet.cli.match", "from chmnet.viz import draw_matches\nfrom chmnet.experiments import tables"),
     ],
 )

@@ -30,7 +30,7 @@ from chmnet.viz import (
     draw_top_matches,
     draw_warp,
 )
-from chmnet.viz.style import COLOURS
+from chmnet.viz.canvas import COLOURS
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
@@ -99,7 +99,7 @@ def shown_warp(result: MatchResult) -> Image.Image:
 
 
 def looks(result: MatchResult) -> Image.Image:
-    """The surest matches, one point, the confidence, the warp."""
+    """The most confident matches, one point, the confidence, the warp."""
     source, target = both(result)
     best = result.matches(top=300)
     found = result.transfer(WITHERS)
@@ -110,7 +110,7 @@ def looks(result: MatchResult) -> Image.Image:
         blend(result.warp(), target).resize((300, 225)),
     ]
     captions = [
-        "the 300 surest matches",
+        "the 300 most confident matches",
         "where one point may lie",
         "confidence of every part of the donkey",
         "the donkey warped onto the zebra, and blended with it",

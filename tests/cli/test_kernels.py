@@ -4,21 +4,10 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 from PIL import Image
 from typer.testing import CliRunner
 
 from chmnet.cli.main import app, main
-from chmnet.config import BackboneConfig, ModelConfig
-from chmnet.nn.chmnet import CHMNet
-from chmnet.nn.kernels import CHANNELS_DRAWN, titled_kernels
-
-
-@pytest.fixture
-def small_model() -> CHMNet:
-    config = ModelConfig(backbone=BackboneConfig("resnet18"), first_sharing="iso", channels=6)
-    with torch.random.fork_rng(devices=[]):
-        return CHMNet(config)
 
 
 def test_kernels_of_the_default_model(tmp_path: Path) -> None:
@@ -32,16 +21,6 @@ def test_kernels_of_the_default_model(tmp_path: Path) -> None:
         darkest, lightest = picture.convert("L").getextrema()
         assert (darkest < 60, lightest) == (True, 255)  # ink on paper
     assert [file.name for file in tmp_path.iterdir()] == ["kernels.png"]
-
-
-def test_titles_say_what_is_drawn(small_model: CHMNet) -> None:
-    titled = titled_kernels(small_model, "small")
-    assert len(titled) == 2 * CHANNELS_DRAWN
-    assert titled[0][0] == (
-        "small, first vote: pairs of positions and scales (6D), 45 weights, shared by offset (iso), channel 1 of 6"
-    )
-    assert titled[0][1].shape == (3, 3, 5, 5, 5, 5)
-    assert titled[-1][0].endswith("shared by offset and positions (psi), channel 4 of 6")
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,12 @@ import itertools
 import numpy as np
 import pytest
 from PIL import Image
+from torch import nn
 
 from chmnet.errors import InputError
 from chmnet.nn.hough import HoughMatching
 from chmnet.viz import draw_kernel, draw_kernels
-from chmnet.viz.kernels import MAP_SIDE, SLICES_DRAWN, kernel_slices
+from chmnet.viz.kernels import CHANNELS_DRAWN, MAP_SIDE, SLICES_DRAWN, kernel_slices, titled_kernels
 
 
 def dense(sharing: str, scale: int | None = None, spatial: int = 5) -> np.ndarray:
@@ -111,5 +112,23 @@ def test_kernels_that_cannot_be_drawn() -> None:
             draw_kernel(np.zeros(shape))
     with pytest.raises(InputError, match="must be finite"):
         draw_kernel(np.full((3, 3, 3, 3), np.nan))
-    with pytest.raises(InputError, match="there is no kernel to draw"):
+    with pytest.raises(InputError, match="got none"):
         draw_kernels([])
+
+
+def test_titles_say_what_is_drawn() -> None:
+    first = HoughMatching(5, 3, "iso", out_channels=6)
+    last = HoughMatching(5, None, "psi", in_channels=6)
+    titled = titled_kernels("small", first, last)
+    assert len(titled) == 2 * CHANNELS_DRAWN
+    assert titled[0][0] == (
+        "small, first vote: pairs of positions and scales (6D), 45 weights, shared by offset (iso), channel 1 of 6"
+    )
+    assert titled[0][1].shape == (3, 3, 5, 5, 5, 5)
+    assert titled[-1][0].endswith("shared by offset and positions (psi), channel 4 of 6")
+
+
+def test_layers_without_kernels_have_no_titles() -> None:
+    assert len(titled_kernels("small", HoughMatching(5), nn.Identity())) == 1
+    with pytest.raises(InputError, match="no Hough layers"):
+        titled_kernels("small", nn.Identity(), nn.Identity())

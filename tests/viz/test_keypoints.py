@@ -1,8 +1,14 @@
 import numpy as np
+import pytest
 from PIL import Image
 
-from chmnet.viz.keypoints import draw_keypoints
-from chmnet.viz.style import PAPER, colour, rgb
+from chmnet.errors import InputError
+from chmnet.viz import draw_errors, draw_keypoints
+from chmnet.viz.canvas import PAPER, colour, rgb, sizes
+from chmnet.viz.keypoints import MARGIN
+from chmnet.viz.panels import panels
+
+from .test_matches import at
 
 GREY = Image.new("RGB", (100, 80), (128, 128, 128))
 
@@ -35,3 +41,32 @@ def test_any_shape_of_picture() -> None:
     for size in ((1, 1), (1, 5000), (3000, 10)):
         picture = Image.new("RGB", size)
         assert max(draw_keypoints(picture, np.array([[0.5, 0.5]]), side=64).size) <= 64
+
+
+def test_errors_have_circle_cross_and_line() -> None:
+    picture = Image.new("RGB", (100, 100), (120, 120, 120))
+    true, found = np.array([[25.0, 50.0]]), np.array([[75.0, 50.0]])
+    drawing = draw_errors(picture, picture, true, found, true, side=240)
+    row = panels([picture, picture], 240, MARGIN)
+    circle, cross = row.on(1, true)[0], row.on(1, found)[0]
+    assert at(drawing, cross) == rgb(colour(0))
+    assert at(drawing, (circle + cross) / 2) == rgb(colour(0))
+    assert at(drawing, circle - [0.9 * sizes(240).radius, 0]) == rgb(colour(0))
+    assert at(drawing, circle - [0.4 * sizes(240).radius, 0]) == (120, 120, 120)
+    assert at(drawing, row.on(0, true)[0] - [0.8 * sizes(240).radius, 0]) == rgb(colour(0))
+
+
+@pytest.mark.parametrize("background", ["black", "white"])
+def test_numbers_are_legible_on_black_and_white(background: str) -> None:
+    picture, points = Image.new("RGB", (100, 100), background), np.array([[50.0, 50.0]])
+    drawing = draw_errors(picture, picture, points, points, points, side=480)
+    x, y = panels([picture, picture], 480, MARGIN).on(1, points)[0].astype(int)
+    beside = np.asarray(drawing)[y - 20 : y - 10, x + 7 : x + 17]
+    assert beside.max(-1).min() <= 60  # the number, on white
+    assert beside.min(-1).max() >= 250  # its outline, on black
+
+
+def test_each_point_needs_its_truth() -> None:
+    two = np.zeros((2, 2))
+    with pytest.raises(InputError, match="got 2 and 1"):
+        draw_errors(GREY, GREY, two, two, two[:1])

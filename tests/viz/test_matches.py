@@ -3,11 +3,10 @@ import pytest
 from PIL import Image
 
 from chmnet.errors import InputError
-from chmnet.viz import draw_errors, draw_inside_matches, draw_matches, draw_scales, draw_top_matches
-from chmnet.viz.errors import MARGIN
+from chmnet.viz import draw_inside_matches, draw_matches, draw_scales, draw_top_matches
+from chmnet.viz.canvas import PAPER, colour, position_colours, rgb, sizes
 from chmnet.viz.matches import SCALES_MARGIN
 from chmnet.viz.panels import panels
-from chmnet.viz.style import PAPER, colour, position_colours, rgb, sizes
 
 SIZES = [(300, 200), (50, 400), (4000, 3000), (5000, 1), (1, 5000), (1, 1)]
 
@@ -155,35 +154,10 @@ def test_scales_are_sizes_of_circles() -> None:
     assert widths[3:] == pytest.approx(widths[2::-1], abs=2)
 
 
-def test_errors_have_circle_cross_and_line() -> None:
-    picture = grey(100, 100)
-    true, found = np.array([[25.0, 50.0]]), np.array([[75.0, 50.0]])
-    drawing = draw_errors(picture, picture, true, found, true, side=240)
-    row = panels([picture, picture], 240, MARGIN)
-    circle, cross = row.on(1, true)[0], row.on(1, found)[0]
-    assert at(drawing, cross) == rgb(colour(0))
-    assert at(drawing, (circle + cross) / 2) == rgb(colour(0))
-    assert at(drawing, circle - [0.9 * sizes(240).radius, 0]) == rgb(colour(0))
-    assert at(drawing, circle - [0.4 * sizes(240).radius, 0]) == (120, 120, 120)
-    assert at(drawing, row.on(0, true)[0] - [0.8 * sizes(240).radius, 0]) == rgb(colour(0))
-
-
-@pytest.mark.parametrize("background", ["black", "white"])
-def test_numbers_are_legible_on_black_and_white(background: str) -> None:
-    picture, points = Image.new("RGB", (100, 100), background), np.array([[50.0, 50.0]])
-    drawing = draw_errors(picture, picture, points, points, points, side=480)
-    x, y = panels([picture, picture], 480, MARGIN).on(1, points)[0].astype(int)
-    beside = np.asarray(drawing)[y - 20 : y - 10, x + 7 : x + 17]
-    assert beside.max(-1).min() <= 60  # the number, on white
-    assert beside.min(-1).max() >= 250  # its outline, on black
-
-
 def test_numbers_that_do_not_fit_together() -> None:
     picture, two = grey(9, 9), np.zeros((2, 2))
     with pytest.raises(InputError, match="each source point needs one row of the rest, got 2 and 1"):
         draw_matches(picture, picture, two, two[:1])
-    with pytest.raises(InputError, match="got 2 and 1"):
-        draw_errors(picture, picture, two, two, two[:1])
     with pytest.raises(InputError, match="one confidence, got 1 for 2 points"):
         draw_matches(picture, picture, two, two, confidence=np.ones(1))
     with pytest.raises(InputError, match="one label, got 3 for 2 points"):

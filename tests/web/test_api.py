@@ -19,9 +19,8 @@ from chmnet.annotation.vote import join_votes
 from chmnet.formats import read_npz
 from chmnet.geometry import pixels_to_normalised
 from chmnet.matcher import Matcher, MatchResult
-from chmnet.nn.kernels import titled_kernels
 from chmnet.nn.transfer import sampler_weights
-from chmnet.viz import draw_kernels
+from chmnet.viz.kernels import draw_kernels, titled_kernels
 from chmnet.web.container import heat_of, unpack
 from chmnet.weights import load_model
 
@@ -175,7 +174,7 @@ def test_kernels_are_those_of_the_command(client: TestClient) -> None:
     answer = client.get("/api/models/hough-prior-iso/kernel.png")
     assert answer.headers["content-type"] == "image/png"
     network = load_model("hough-prior", changes={"first_sharing": "iso", "last_sharing": "iso"})
-    expected = draw_kernels(titled_kernels(network, "hough-prior-iso"))
+    expected = draw_kernels(titled_kernels("hough-prior-iso", network.head.first, network.head.last))
     np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(answer.content))), np.asarray(expected))
     assert client.get("/api/models/hough-prior-iso/kernel.png").content == answer.content
     assert_refused(client.get("/api/models/nearest-neighbour/kernel.png"), 422, "no Hough layers")

@@ -11,8 +11,8 @@ from chmnet.data.coco import Labels
 from chmnet.errors import InputError
 from chmnet.pictures import to_picture
 from chmnet.viz import contact_sheet
+from chmnet.viz.canvas import colour, rgb
 from chmnet.viz.keypoints import draw_keypoints
-from chmnet.viz.style import colour, rgb
 
 MOST = 60
 """Targets on a sheet."""

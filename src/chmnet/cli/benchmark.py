@@ -111,7 +111,7 @@ def _network(model: str, config: Path | None, backbone: str, changes: dict[str, 
 
 
 def _draw(report: dict[str, Any], path: Path, overwrite: bool) -> None:
-    from chmnet.viz.cost import plot_cost
+    from chmnet.viz import plot_cost
 
     with atomic_path(path, overwrite) as temporary:
         plot_cost(report).savefig(temporary, format="png", dpi=150)

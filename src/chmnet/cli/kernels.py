@@ -24,11 +24,11 @@ def kernels(
     """
     check_picture_name(output)
     with whole_outputs([Path(model)], [output], overwrite) as files:
-        from chmnet.nn.kernels import titled_kernels
-        from chmnet.viz import draw_kernels
+        from chmnet.viz.kernels import draw_kernels, titled_kernels
         from chmnet.weights import load_model
 
-        titled = titled_kernels(load_model(model, backbone_weights=backbone_weights), Path(model).name)
+        head = load_model(model, backbone_weights=backbone_weights).head
+        titled = titled_kernels(Path(model).name, head.first, head.last)
         save_picture(draw_kernels(titled), files[output], output)
     for title, _ in titled:
         typer.echo(title)

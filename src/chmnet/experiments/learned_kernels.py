@@ -10,9 +10,8 @@ from torch import Tensor
 from chmnet.experiments.experiment import Drawing, Experiment, Figures, Table
 from chmnet.experiments.workshop import Workshop
 from chmnet.nn.hough import HoughMatching
-from chmnet.nn.kernels import titled_kernels
 from chmnet.nn.sharing import tap_groups
-from chmnet.viz import draw_kernels
+from chmnet.viz.kernels import draw_kernels, titled_kernels
 
 SHARINGS = ("psi", "iso", "full")
 
@@ -91,9 +90,8 @@ def draw(workshop: Workshop, figures: Figures) -> Mapping[str, Drawing]:
     """The kernels of each sharing; psi without an ending."""
     drawings: dict[str, Drawing] = {}
     for sharing in SHARINGS:
-        model = workshop.trained(f"{sharing}-6d")
         ending = "" if sharing == "psi" else f"-{sharing}"
-        drawings[ending] = draw_kernels(titled_kernels(model.load(), f"{sharing}, 6D-4D"))
+        drawings[ending] = draw_kernels(titled_kernels(f"{sharing}, 6D-4D", *_layers(workshop, sharing).values()))
     return drawings
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from chmnet.errors import InputError
 from chmnet.files import atomic_path
-from chmnet.viz.training import plot_training
+from chmnet.viz.plots import plot_training
 
 LOG, CURVE, TENSORBOARD = "log.jsonl", "curve.png", "tensorboard"
 Record = dict[str, Any]

@@ -1,16 +1,26 @@
-"""Pictures of results: functions that take results and return pictures. No files, no models."""
+"""Drawings and plots of pictures and numbers. No files, no models.
 
-from chmnet.viz.cost import plot_cost
-from chmnet.viz.curves import plot_pck, plot_precision_recall, plot_reliability
-from chmnet.viz.errors import draw_errors
-from chmnet.viz.heat import draw_confidence, draw_heat
+Plots are loaded when first used: drawings need no Matplotlib.
+"""
+
+from typing import TYPE_CHECKING, Any
+
 from chmnet.viz.kernels import draw_kernel, draw_kernels
-from chmnet.viz.keypoints import draw_keypoints
+from chmnet.viz.keypoints import draw_errors, draw_keypoints
+from chmnet.viz.maps import blend, checkerboard, draw_confidence, draw_heat, draw_warp, morph_frames
 from chmnet.viz.matches import draw_inside_matches, draw_matches, draw_scales, draw_top_matches
-from chmnet.viz.morph import morph_frames
 from chmnet.viz.panels import contact_sheet
-from chmnet.viz.runs import plot_bars, plot_grids, plot_runs
-from chmnet.viz.warps import blend, checkerboard, draw_warp
+
+if TYPE_CHECKING:
+    from chmnet.viz.plots import (
+        plot_bars,
+        plot_cost,
+        plot_grids,
+        plot_pck,
+        plot_precision_recall,
+        plot_reliability,
+        plot_runs,
+    )
 
 __all__ = [
     "blend",
@@ -36,3 +46,12 @@ __all__ = [
     "plot_reliability",
     "plot_runs",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a plot from its home on first use."""
+    if name not in __all__:
+        raise AttributeError(f"module 'chmnet.viz' has no attribute {name!r}")
+    from chmnet.viz import plots
+
+    return getattr(plots, name)

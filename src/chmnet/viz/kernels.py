@@ -1,17 +1,16 @@
-"""Learned kernels as offset maps (figures of the paper's appendix A): which neighbours are heard, and how much."""
+"""Learned kernels as offset maps (figures of the paper's appendix A): which neighbours vote, and how strongly."""
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Shaped
 from PIL import Image
 
 from chmnet.errors import InputError
-from chmnet.viz.canvas import Canvas
+from chmnet.viz.canvas import FRAME, INK, PAPER, Canvas, Colour, font, map_colours
 from chmnet.viz.panels import stack
-from chmnet.viz.style import FRAME, INK, PAPER, Colour, font, map_colours
 
 WEIGHTS = "YlGnBu"
 """Colours of weights: the darker, the larger; light ones hardly stand out from the paper."""
@@ -30,6 +29,15 @@ COLUMNS = 15
 
 SLICES_DRAWN = 9
 """Of kernels with more distinct slices, those nearest to the match's own scales are drawn."""
+
+CHANNELS_DRAWN = 4
+"""Of layers with several channels, so many kernels are drawn."""
+
+SHARING = {
+    "psi": "shared by offset and positions (psi)",
+    "iso": "shared by offset (iso)",
+    "full": "none shared (full)",
+}
 
 TEXT = 15.0
 LABEL_WIDTH = 190
@@ -50,6 +58,36 @@ READING = (
 )
 
 
+def titled_kernels(name: str, first: Any, last: Any) -> list[tuple[str, np.ndarray]]:
+    """The kernels of the first and the last vote, each with a title; of several channels the first four.
+
+    Args:
+        name: of the model.
+        first: a :class:`chmnet.nn.HoughMatching` layer; other layers have no kernel to draw.
+        last: likewise.
+
+    Raises:
+        InputError: neither is a Hough layer.
+
+    Example:
+        >>> from chmnet.nn import HoughMatching
+        >>> titled_kernels("untrained", HoughMatching(5), None)[0][0]
+        'untrained, first vote: pairs of positions (4D), 55 weights, shared by offset and positions (psi)'
+    """
+    titled = []
+    for vote, layer in (("first vote", first), ("last vote", last)):
+        if not hasattr(layer, "sharing"):
+            continue
+        space = "positions (4D)" if layer.scale is None else "positions and scales (6D)"
+        title = f"{name}, {vote}: pairs of {space}, {layer.groups.number} weights, {SHARING[layer.sharing]}"
+        kernels = layer.kernel().detach().float().cpu().flatten(0, 1).numpy()
+        for channel, kernel in enumerate(kernels[:CHANNELS_DRAWN], start=1):
+            titled.append((title + (f", channel {channel} of {len(kernels)}" if len(kernels) > 1 else ""), kernel))
+    if not titled:
+        raise InputError(f"{name} has no Hough layers; draw the kernels of chmnet-lite or hough-prior")
+    return titled
+
+
 def draw_kernels(kernels: Sequence[tuple[str, np.ndarray]]) -> Image.Image:
     """Several kernels below each other, each with its title, and above them how to read the maps.
 
@@ -57,7 +95,7 @@ def draw_kernels(kernels: Sequence[tuple[str, np.ndarray]]) -> Image.Image:
         kernels: title and array of each; see :func:`draw_kernel`.
 
     Raises:
-        InputError: there is none, or one cannot be drawn.
+        InputError: there is none, or one is not a kernel.
 
     Example:
         >>> kernel = np.random.default_rng(0).random((3, 3, 3, 3))
@@ -65,7 +103,7 @@ def draw_kernels(kernels: Sequence[tuple[str, np.ndarray]]) -> Image.Image:
         True
     """
     if not kernels:
-        raise InputError("there is no kernel to draw, expected at least one")
+        raise InputError("expected at least one kernel to draw, got none")
     words = [_words(line, TEXT) for line in READING]
     return _with_margin(stack([stack(words), *(draw_kernel(kernel, title) for title, kernel in kernels)]))
 

@@ -7,9 +7,8 @@ from PIL import Image
 
 from chmnet.config import CONFIDENCE_THRESHOLD
 from chmnet.errors import InputError
-from chmnet.viz.canvas import Canvas
+from chmnet.viz.canvas import INK, Canvas, Colour, Sizes, colour, position_colours, sizes
 from chmnet.viz.panels import Entry, add_legend, panels
-from chmnet.viz.style import INK, Colour, Sizes, colour, position_colours, sizes
 
 SCALES_MARGIN = 3.4
 """Space around pictures for large circles and their numbers, in radii of a numbered point."""
@@ -27,8 +26,8 @@ def draw_matches(
 ) -> Image.Image:
     """Two pictures side by side, a numbered point and a line for each match.
 
-    With confidences, surer matches have stronger lines; doubtful ones are hollow, their lines thin and dashed,
-    and a legend below says so.
+    With confidences, more confident matches have stronger lines; doubtful ones are hollow, their lines thin and
+    dashed, and a legend below explains them.
 
     Args:
         source: RGB picture on the left.
@@ -36,7 +35,7 @@ def draw_matches(
         source_points: ``n`` rows (x, y) in pixels of the source.
         target_points: where they lie in the target.
         side: largest height and width of each picture in the drawing, in pixels.
-        confidence: of each match, 0 … 1; ``None``: all are drawn alike.
+        confidence: of each match, 0 … 1; ``None``: all look the same.
         doubtful_below: matches of less confidence are doubtful.
         labels: a short text for each match instead of its number.
 
@@ -52,7 +51,7 @@ def draw_matches(
     doubtful = _doubtful(len(source_points), confidence, doubtful_below)
     names = _labels(len(source_points), labels)
     strength = np.ones(len(source_points)) if confidence is None else np.nan_to_num(np.clip(confidence, 0, 1))
-    order = np.argsort(strength, kind="stable").tolist()  # the surest on top
+    order = np.argsort(strength, kind="stable").tolist()  # the most confident on top
     row, size = panels([source, target], side), sizes(side)
     starts, ends = row.on(0, source_points), row.on(1, target_points)
     canvas = Canvas(row.picture)
@@ -69,7 +68,7 @@ def draw_matches(
         return canvas.picture()
     radius, words = 0.5 * size.text, f"doubtful: confidence below {doubtful_below:g}"
     entries = [
-        Entry(lambda legend, place: legend.disc(place, radius, INK), "sure", radius),
+        Entry(lambda legend, place: legend.disc(place, radius, INK), "confident", radius),
         Entry(lambda legend, place: legend.ring(place, radius, INK, radius / 3), words, radius),
     ]
     return add_legend(canvas.picture(), entries, size.text)
@@ -89,7 +88,7 @@ def draw_top_matches(
     Args:
         source: RGB picture on the left.
         target: RGB picture on the right.
-        source_points: ``n`` rows (x, y) in pixels of the source, the surest first (it is drawn on top).
+        source_points: ``n`` rows (x, y) in pixels of the source, the most confident first (drawn on top).
         target_points: where they lie in the target.
         side: largest height and width of each picture in the drawing, in pixels.
 
@@ -136,18 +135,18 @@ def draw_inside_matches(
     inside: np.ndarray,
     side: int = 480,
 ) -> Image.Image:
-    """Hundreds of matches in two colours: those that join the objects, and those that stray (blue, red-orange).
+    """Hundreds of matches in two colours: inside the objects (blue) and outside (red-orange).
 
     Args:
         source: RGB picture on the left.
         target: RGB picture on the right.
         source_points: ``n`` rows (x, y) in pixels of the source.
         target_points: where they lie in the target.
-        inside: which of them have both ends on the objects.
+        inside: which of them have both ends inside the objects.
         side: largest height and width of each picture in the drawing, in pixels.
 
     Raises:
-        InputError: the numbers of points or of their places inside differ, or a point is not finite.
+        InputError: the numbers of points and of ``inside`` differ, or a point is not finite.
 
     Example:
         >>> grey, one = Image.new("RGB", (60, 60), "grey"), np.array([[30.0, 30.0]])
@@ -156,7 +155,9 @@ def draw_inside_matches(
     """
     for others in (target_points, inside):
         check_pairs(source_points, others)
-    order = np.argsort(np.asarray(inside), kind="stable").tolist()  # strays first: they never hide the others
+    order = np.argsort(
+        np.asarray(inside), kind="stable"
+    ).tolist()  # those outside first: they never hide the others
     shades = [colour(0) if right else colour(1) for right in inside]
     return _draw_many([source, target], [source_points, target_points], shades, order, side)
 
@@ -170,7 +171,7 @@ def draw_scales(
     truth: np.ndarray | None = None,
     side: int = 480,
 ) -> Image.Image:
-    """The scale at which each match won the vote, as the size of its circles (the paper's appendix A).
+    """The winning scales of each match, as sizes of its circles (the paper's appendix A).
 
     Args:
         source: RGB picture on the left.
@@ -224,7 +225,7 @@ def _scale_entry(scale: float, size: Sizes) -> Entry:
 
 
 def _shares(points: np.ndarray) -> np.ndarray:
-    """Points as shares, 0 … 1, of the box around them all: the colours are spent on what is matched."""
+    """Points as shares, 0 … 1, of the box around them all: the matched part uses all colours."""
     if len(points) == 0:
         return np.zeros((0, 2))
     low, high = points.min(axis=0), points.max(axis=0)
@@ -248,7 +249,7 @@ def _labels(count: int, labels: Sequence[str] | None) -> Sequence[str]:
 
 
 def check_pairs(source_points: np.ndarray, others: np.ndarray) -> None:
-    """Refuse source points and rows that go with them whose numbers differ."""
+    """Check that each source point has one row in ``others``."""
     if len(source_points) != len(others):
         raise InputError(
             f"each source point needs one row of the rest, got {len(source_points)} and {len(others)}"

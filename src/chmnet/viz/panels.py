@@ -9,8 +9,7 @@ from PIL import Image
 
 from chmnet.errors import InputError
 from chmnet.geometry import Size, rescale_points
-from chmnet.viz.canvas import Canvas
-from chmnet.viz.style import FRAME, INK, PAPER, font, sizes
+from chmnet.viz.canvas import FRAME, INK, PAPER, Canvas, font, sizes
 
 MOST_EXTREME = 8.0
 """Pictures narrower than 1 to 8 are drawn as 1 to 8: a drawing one pixel high shows nothing."""

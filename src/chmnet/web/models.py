@@ -11,8 +11,7 @@ from chmnet.config import ModelConfig
 from chmnet.errors import ChmnetError
 from chmnet.matcher import Matcher
 from chmnet.nn.chmnet import CHMNet
-from chmnet.nn.kernels import titled_kernels
-from chmnet.viz import draw_kernels
+from chmnet.viz.kernels import draw_kernels, titled_kernels
 from chmnet.web.answers import WebError
 from chmnet.web.container import png
 from chmnet.weights import DEFAULT_MODEL, MODELS, load_model
@@ -118,7 +117,8 @@ class ModelShelf:
             InputError: it has none.
         """
         if name not in self._drawn:
-            self._drawn[name] = png(draw_kernels(titled_kernels(self._load(name), name)))
+            head = self._load(name).head
+            self._drawn[name] = png(draw_kernels(titled_kernels(name, head.first, head.last)))
         return self._drawn[name]
 
     def _load(self, name: str) -> CHMNet:

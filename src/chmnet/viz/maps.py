@@ -1,4 +1,4 @@
-"""Heat maps over pictures: how sure each part of the source is, where one point may lie in the target."""
+"""Maps over pictures: confidence, heat, warped pictures beside and over their targets, morphing."""
 
 import math
 
@@ -9,15 +9,14 @@ from PIL import Image
 
 from chmnet.errors import InputError
 from chmnet.geometry import normalised_to_grid, pixels_to_normalised
-from chmnet.viz.canvas import Canvas
-from chmnet.viz.panels import Panels, panels, stack
-from chmnet.viz.style import FRAME, INK, PAPER, colour, map_colours, sizes
+from chmnet.viz.canvas import FRAME, INK, PAPER, Canvas, colour, map_colours, sizes
+from chmnet.viz.panels import Panels, contact_sheet, panels, stack
 
 
 def draw_confidence(
     picture: Image.Image, confidence: Shaped[np.ndarray, "h w"], side: int = 480, words: str = "confidence"
 ) -> Image.Image:
-    """How sure the matches of each part of a picture are: colours over the picture in grey, and their scale.
+    """Confidence of the matches of each part of a picture: colours over the grey picture, and a colour bar.
 
     Args:
         picture: RGB picture, usually the source.
@@ -48,7 +47,7 @@ def draw_heat(
     side: int = 480,
     words: str = "probability",
 ) -> Image.Image:
-    """Where one chosen point of the source may lie in the target.
+    """Heat map over the target: where one point of the source may lie.
 
     Args:
         source: RGB picture on the left, with the point marked.
@@ -78,6 +77,106 @@ def draw_heat(
     if found is not None:  # a ring alone, and a wide one: the map shows through
         canvas.ring(row.on(1, found)[0], 2 * size.radius, colour(1), width, halo)
     return stack([canvas.picture(), colour_bar(row.picture.width, largest, words, side)])
+
+
+def blend(warped: Image.Image, target: Image.Image, share: float = 0.5) -> Image.Image:
+    """Both pictures at once: ``share`` of the warped one, the rest of the target.
+
+    Raises:
+        InputError: the pictures differ in size, or the share is not from 0 to 1.
+
+    Example:
+        >>> black, white = Image.new("RGB", (2, 2)), Image.new("RGB", (2, 2), "white")
+        >>> blend(white, black, 0.2).getpixel((0, 0))
+        (51, 51, 51)
+    """
+    _check_sizes(warped, target)
+    if not 0 <= share <= 1:
+        raise InputError(f"the share of a blend must be from 0 to 1, got {share:g}")
+    return Image.blend(target.convert("RGB"), warped.convert("RGB"), share)
+
+
+def checkerboard(warped: Image.Image, target: Image.Image, squares: int = 8) -> Image.Image:
+    """Alternating squares of both pictures: edges are continuous where the two agree.
+
+    Args:
+        warped: its squares begin at the top left.
+        target: of the same size.
+        squares: how many along the longer side.
+
+    Raises:
+        InputError: the pictures differ in size, or ``squares`` is below 1.
+
+    Example:
+        >>> black, white = Image.new("RGB", (2, 1)), Image.new("RGB", (2, 1), "white")
+        >>> np.asarray(checkerboard(white, black, squares=2))[0, :, 0].tolist()
+        [255, 0]
+    """
+    _check_sizes(warped, target)
+    if squares < 1:
+        raise InputError(f"a checkerboard needs at least one square, got {squares}")
+    length = max(1.0, max(target.size) / squares)
+    rows, columns = np.floor(np.arange(target.height) / length), np.floor(np.arange(target.width) / length)
+    chosen = (rows[:, None] + columns) % 2 == 0
+    mask = Image.fromarray(np.where(chosen, 255, 0).astype(np.uint8))
+    return Image.composite(warped.convert("RGB"), target.convert("RGB"), mask)
+
+
+def draw_warp(source: Image.Image, warped: Image.Image, target: Image.Image, side: int = 320) -> Image.Image:
+    """Source, warped source and target; below, the last two in a checkerboard and blended.
+
+    Args:
+        source: RGB picture.
+        warped: the source in the frame of the target.
+        target: of the same size as ``warped``.
+        side: largest height and width of each picture in the drawing, in pixels.
+
+    Raises:
+        InputError: warped picture and target differ in size.
+
+    Example:
+        >>> grey = Image.new("RGB", (60, 40), "grey")
+        >>> draw_warp(grey, grey, grey, side=120).size
+        (404, 249)
+    """
+    pictures = [source, warped, target, checkerboard(warped, target), blend(warped, target)]
+    captions = [
+        "source",
+        "source warped onto target",
+        "target",
+        "checkerboard of the two",
+        "the two blended",
+    ]
+    return contact_sheet(pictures, captions, columns=3, side=side)
+
+
+def morph_frames(first: Image.Image, second: Image.Image, steps: int = 10, side: int = 320) -> list[Image.Image]:
+    """Frames that fade from one picture to another of the same size and back, ready to be looped.
+
+    Args:
+        first: RGB picture at the beginning.
+        second: RGB picture in the middle.
+        steps: frames from one to the other.
+        side: largest height and width of the frames, in pixels.
+
+    Example:
+        >>> dark, bright = Image.new("RGB", (640, 320)), Image.new("RGB", (640, 320), "white")
+        >>> frames = morph_frames(dark, bright, steps=2)
+        >>> frames[0].size, [frame.convert("RGB").getpixel((9, 9))[0] for frame in frames]
+        ((320, 160), [0, 127, 255, 127])
+    """
+    scale = min(1.0, side / max(first.size))
+    size = max(1, round(first.width * scale)), max(1, round(first.height * scale))
+    ends = [picture.resize(size, Image.Resampling.LANCZOS) for picture in (first, second)]
+    shares = (1 - np.cos(np.linspace(0, np.pi, steps + 1))) / 2  # slow at both ends
+    there = [Image.blend(ends[0], ends[1], float(share)) for share in shares]
+    frames = [*there, *there[-2:0:-1]]
+    # One palette for all frames: colours that stay do not flicker, and the file is smaller.
+    strip = Image.new("RGB", (size[0] * 3, size[1]))
+    for number, frame in enumerate((there[0], there[len(there) // 2], there[-1])):
+        strip.paste(frame, (size[0] * number, 0))
+    palette = strip.quantize(256)
+    return [frame.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG) for frame in frames]
 
 
 def colour_bar(width: int, largest: float, words: str, side: int) -> Image.Image:
@@ -132,4 +231,12 @@ def _check_map(values: np.ndarray) -> None:
     if values.size == 0 or not math.isfinite(float(values.sum())):
         raise InputError(
             f"a heat map needs at least one number, all of them finite, got shape {list(values.shape)}"
+        )
+
+
+def _check_sizes(warped: Image.Image, target: Image.Image) -> None:
+    if warped.size != target.size:
+        raise InputError(
+            f"the warped picture must have the target's {target.width}×{target.height} pixels, "
+            f"got {warped.width}×{warped.height}"
         )

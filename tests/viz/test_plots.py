@@ -7,8 +7,51 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from PIL import Image
 
-from chmnet.viz import plot_bars, plot_grids, plot_runs
-from chmnet.viz.style import colour
+from chmnet.errors import InputError
+from chmnet.viz import (
+    plot_bars,
+    plot_cost,
+    plot_grids,
+    plot_pck,
+    plot_precision_recall,
+    plot_reliability,
+    plot_runs,
+)
+from chmnet.viz.canvas import colour
+
+# ---------------------------------------------------------------- curves
+
+
+def test_curves_have_their_points_and_are_told_apart() -> None:
+    curves = {"one": [(0.0, 1.0), (0.5, 0.8)], "two": [(0.0, 0.9), (1.0, 0.1)]}
+    (axes,) = plot_precision_recall(curves).axes
+    assert [list(zip(*line.get_data(), strict=True)) for line in axes.lines] == list(curves.values())
+    assert len({line.get_color() for line in axes.lines}) == 2
+    assert len({line.get_linestyle() for line in axes.lines}) == 2
+    legend = axes.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["one", "two"]
+    assert (axes.get_xlim(), axes.get_ylim()) == ((0, 1), (0, 1))
+
+
+def test_percentages_start_at_zero() -> None:
+    (axes,) = plot_pck({"model": [(0.05, 20.0), (0.1, 43.5)]}).axes
+    assert axes.get_ylim() == (0, 100)
+    assert axes.get_legend() is None
+
+
+def test_a_curve_without_points() -> None:
+    (axes,) = plot_pck({"nothing": []}).axes
+    assert [len(line.get_xdata()) for line in axes.lines] == [0]
+
+
+def test_reliability_is_held_against_the_diagonal() -> None:
+    (axes,) = plot_reliability({"model": [(0.3, 0.2), (0.9, 1.0)]}).axes
+    truth, found = axes.lines
+    assert list(zip(*truth.get_data(), strict=True)) == [(0, 0), (1, 1)]
+    assert list(zip(*found.get_data(), strict=True)) == [(0.3, 0.2), (0.9, 1.0)]
+    assert found.get_marker() == "o"
+
 
 GROUPS = {
     "first @0.1": {"psi": [50.0, 54.0], "iso": [47.0], "full": [49.0, 50.0, 51.0]},
@@ -182,3 +225,38 @@ def test_grids_are_drawn() -> None:
     yellow, violet = ((np.abs(pixels - shade).sum(-1) < 40).sum() for shade in ((253, 231, 37), (68, 1, 84)))
     assert yellow == pytest.approx(violet, rel=0.2)  # one share is on the diagonal, the other beside it
     assert yellow > 500
+
+
+# ---------------------------------------------------------------- cost
+
+
+def row(milliseconds: float, megabytes: float | None = 10.0) -> dict[str, float | None]:
+    return {"median_ms": milliseconds, "peak_memory_mb": megabytes}
+
+
+STAGES = {name: {"model": row(1.0), "baseline": row(4.0)} for name in ("backbone", "first vote", "last vote")}
+SIZES = {
+    "120": {"model": row(5.0), "baseline": row(9.0)},
+    "240": {"model": row(20.0), "baseline": row(50.0, None)},
+}
+
+
+def test_bars_have_the_times_of_both() -> None:
+    (axes,) = plot_cost({"pair": {"stages": STAGES}}).axes
+    assert [patch.get_width() for patch in axes.patches] == [1.0] * 3 + [4.0] * 3
+    assert [label.get_text() for label in axes.get_yticklabels()] == list(STAGES)
+
+
+def test_lines_have_time_and_memory_over_size() -> None:
+    time, memory = plot_cost({"growth": {"image_size": SIZES}}).axes
+    assert [list(line.get_ydata()) for line in time.lines] == [[5.0, 20.0], [9.0, 50.0]]
+    assert [list(line.get_xdata()) for line in memory.lines] == [[120, 240], [120]]  # what was not measured
+
+
+def test_everything_in_one_picture() -> None:
+    assert len(plot_cost({"pair": {"stages": STAGES}, "growth": {"image_size": SIZES}}).axes) == 3
+
+
+def test_nothing_to_draw() -> None:
+    with pytest.raises(InputError, match="pair or growth"):
+        plot_cost({"head": {}})
