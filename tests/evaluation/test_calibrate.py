@@ -1,6 +1,8 @@
-"""What a confidence is worth."""
+"""Fitting a confidence to annotated pairs."""
 
+import itertools
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +15,10 @@ from chmnet.cli.main import app
 from chmnet.config import BackboneConfig, ModelConfig, TransferConfig
 from chmnet.data.pairs import AnnotatedImage, Pair
 from chmnet.errors import ChmnetError, ConfigError, InputError, WeightsError
-from chmnet.evaluation.calibrate import collect_evidence, fit_calibration, recalibrated, reliability
+from chmnet.evaluation.calibrate import collect_evidence, fit_calibration, recalibrated
 from chmnet.files import read_tensors
-from chmnet.nn import CHMNet, confidence_map, match_confidence, match_evidence, soft_argmax
-from chmnet.nn.confidence import border_trust, calibrated
+from chmnet.nn import CHMNet, confidence_map, match_evidence, soft_argmax
+from chmnet.nn.confidence import calibrated
 from chmnet.ops.correlation import exchange
 from chmnet.training.views import Texture
 from chmnet.weights import load_model, save_calibrated, save_model
@@ -44,27 +46,63 @@ def test_evidence_against_never_speaks_for_a_match() -> None:
     assert min(fitted[1:]) >= 0
 
 
+def logistic_fit(inputs: np.ndarray, right: np.ndarray, ridge: float = 1e-3) -> tuple[float, np.ndarray]:
+    """The regularised loss and the weights of a logistic regression without bounds, by Newton's method."""
+    columns = np.column_stack([np.ones(len(inputs)), inputs])
+    penalty = ridge * np.diag([0.0] + [1.0] * inputs.shape[1])
+    weights = np.zeros(columns.shape[1])
+    for _ in range(40):
+        probability = 1 / (1 + np.exp(-columns @ weights))
+        gradient = columns.T @ (probability - right) / len(right) + penalty @ weights
+        curvature = (columns * (probability * (1 - probability))[:, None]).T @ columns / len(right) + penalty
+        weights = weights - np.linalg.solve(curvature, gradient)
+    probability = 1 / (1 + np.exp(-columns @ weights))
+    likelihood = np.where(right, np.log(probability), np.log(1 - probability)).mean()
+    return -likelihood + weights @ penalty @ weights / 2, weights
+
+
+def best_bounded_fit(evidence: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Every choice of slopes that are zero is tried: the best one without a negative slope is the optimum."""
+    found = []
+    for used in itertools.chain.from_iterable(itertools.combinations(range(3), count) for count in range(4)):
+        loss, weights = logistic_fit(-evidence[:, used], right)
+        if (weights[1:] >= 0).all():
+            whole = np.zeros(4)
+            whole[[0, *(1 + number for number in used)]] = weights
+            found.append((loss, whole))
+    return min(found, key=lambda entry: entry[0])[1]
+
+
+def correlated(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Kinds of evidence that are sums of the same things, some of which speak for a match."""
+    generator = np.random.default_rng(seed)
+    mixture = np.abs(generator.normal(size=(3, 3)))
+    evidence = generator.uniform(0, 2, (2000, 3)) @ mixture
+    against = evidence @ (1.5 * generator.normal(size=3))
+    return evidence, generator.uniform(size=2000) < 1 / (1 + np.exp(against - against.mean() - 1))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 11, 24, 60, 151])
+def test_the_fit_is_the_best_one_within_the_bounds(seed: int) -> None:
+    """At 11, 60 and 151 a gradient method may stop near a bound."""
+    evidence, right = correlated(seed)
+    np.testing.assert_allclose(fit_calibration(evidence, right), best_bounded_fit(evidence, right), atol=1e-5)
+
+
+def test_a_slope_that_is_negative_without_bounds_may_be_positive_within_them() -> None:
+    """Leaving out every negative slope at once, and fitting the others again, misses this optimum."""
+    evidence, right = correlated(60)
+    _, free = logistic_fit(-evidence, right)
+    fitted = fit_calibration(evidence, right)
+    assert free[2] < 0
+    assert fitted[2] > 0.3
+    assert fitted[1] == fitted[3] == 0
+
+
 @pytest.mark.parametrize("right", [np.ones(60, bool), np.zeros(60, bool)], ids=["all right", "all wrong"])
 def test_nothing_to_tell_apart(right: np.ndarray) -> None:
-    with pytest.raises(InputError, match="needs right matches and wrong ones"):
+    with pytest.raises(InputError, match="correct and wrong matches"):
         fit_calibration(np.random.default_rng(0).uniform(size=(60, 3)), right)
-
-
-def test_true_probabilities_are_reliable_and_others_are_not() -> None:
-    _, probability, right = draw(np.random.default_rng(1), (2.0, 1.5, 0.7, 0.4))
-    good, poor = reliability(probability, right), reliability(probability**3, right)
-    assert good.error < 0.02
-    assert poor.error > 0.1
-    assert good.ranking == pytest.approx(poor.ranking)  # the order is the same
-    assert good.ranking > 0.7
-    assert sum(row[1] for row in good.rows) == len(right)
-
-
-def test_ranking_by_hand() -> None:
-    """Three of the four pairs of a right and a wrong match are in order, one is equal."""
-    found = reliability(np.array([0.9, 0.5, 0.5, 0.1]), np.array([True, True, False, False]))
-    assert found.ranking == pytest.approx(3.5 / 4)
-    assert reliability(np.array([0.2, 0.3]), np.array([True, True])).ranking == 0.5
 
 
 # ---------------------------------------------------------------- evidence and the map
@@ -95,15 +133,29 @@ def test_evidence_tells_what_is_wrong() -> None:
 
 
 def test_the_map_is_calibrated_where_the_configuration_says_so() -> None:
-    correlation = 20 * torch.rand(1, 1, 5, 6, 7, 4)
-    for config in (TransferConfig(), TransferConfig(calibration=(2.0, 1.0, 0.5, 0.5))):
-        there, back = maps(correlation, config)
-        if config.calibration:
-            trust = calibrated(match_evidence(correlation, config, there, back), config.calibration)
-        else:
-            trust = match_confidence(correlation, config)
-        found = confidence_map(correlation, config, there, back)
-        torch.testing.assert_close(found, trust * border_trust(there, (7, 4)))
+    """The identity on 9×9 cells, where one cell goes two cells to the right and one has no preference."""
+    correlation = 1000 * torch.eye(81).view(1, 1, 9, 9, 9, 9)
+    correlation[0, 0, 4, 3] = 0
+    correlation[0, 0, 4, 3, 4, 5] = 1000  # the cell there answers that it belongs to (4, 5) as much as to (4, 3)
+    correlation[0, 0, 1, 7] = 0  # ends in the middle, which answers that it belongs to itself
+    first, *slopes = calibration = (2.0, 1.0, 0.5, 0.25)
+    config = TransferConfig(gaussian_sigma=0, calibration=calibration)
+    found = confidence_map(correlation, config, *maps(correlation, config))[0]
+
+    def expected(miss: float, entropy: float, roughness: float, border: float) -> float:
+        logit = first - slopes[0] * math.log1p(miss) - slopes[1] * entropy - slopes[2] * math.log1p(roughness)
+        return (1 - 0.6 * math.exp(-(border**2) / 2)) / (1 + math.exp(-logit))
+
+    # Of 25 displacements one is (2, 0): it differs from their mean by 48 / 25, the others by 2 / 25.
+    assert found[4, 3] == pytest.approx(expected(miss=1, entropy=0, roughness=48 / 25, border=4 - 1), rel=1e-4)
+    assert found[6, 4] == pytest.approx(expected(miss=0, entropy=0, roughness=2 / 25, border=2), rel=1e-4)
+    # At (1, 7) sixteen cells of the grid are near; the displacement (-3, 3) of one is left out of their mean.
+    far = math.hypot(3, 3)
+    assert found[1, 7] == pytest.approx(expected(far, 1, far * 15 / 16, border=4), rel=1e-4)
+    config = TransferConfig(gaussian_sigma=0)
+    plain = confidence_map(correlation, config, *maps(correlation, config))[0]
+    assert plain[1, 7] == pytest.approx(math.exp(-(far**2) / (2 * 1.5**2)) * (1 - 0.6 * math.exp(-8)), rel=1e-4)
+    assert plain[8, 8] == pytest.approx(0.4)
 
 
 @pytest.mark.parametrize("calibration", [(1.0,), (1.0, 2.0, 3.0, float("nan")), (1.0, 2.0, 3.0, 1e9)])
@@ -145,12 +197,12 @@ def textures(folder: Path, count: int = 6) -> list[Pair]:
 def test_evidence_is_collected_at_keypoints(tmp_path: Path, model: CHMNet) -> None:
     found = collect_evidence(textures(tmp_path), model)
     assert found.evidence.shape == (72, 3)
-    assert found.confidence.shape == found.right.shape == (72,)
-    assert found.right[1::2].mean() > 0.75  # what belongs together is found, mostly
-    assert not found.right[::2].any()
+    assert found.confidence.shape == found.correct.shape == (72,)
+    assert found.correct[1::2].mean() > 0.75  # what belongs together is found, mostly
+    assert not found.correct[::2].any()
 
 
-def test_what_is_foretold_of_another_calibration_is_what_the_model_then_says(
+def test_predicted_confidences_of_another_calibration_are_those_of_the_calibrated_model(
     tmp_path: Path, model: CHMNet
 ) -> None:
     """A sampler of one cell: else a mean of logistic functions is compared with the function of a mean."""
@@ -160,10 +212,10 @@ def test_what_is_foretold_of_another_calibration_is_what_the_model_then_says(
     plain.load_state_dict(model.state_dict())
     save_model(plain, path)
     save_calibrated(path, calibration, after, "")
-    foretold = recalibrated(collect_evidence(pairs, plain), calibration)
+    predicted = recalibrated(collect_evidence(pairs, plain), calibration)
     found = collect_evidence(pairs, load_model(after))
     assert found.border.min() < 0.9  # some lie where the border counts
-    np.testing.assert_allclose(foretold, found.confidence, atol=1e-4)
+    np.testing.assert_allclose(predicted, found.confidence, atol=1e-4)
 
 
 def test_too_few_keypoints(tmp_path: Path, model: CHMNet) -> None:
@@ -221,7 +273,7 @@ def test_the_command(tmp_path: Path, model: CHMNet) -> None:
     figures = json.loads((tmp_path / "figures.json").read_text())
     assert figures["pairs"] == 6
     assert len(figures["calibration"]) == 4
-    assert 0 <= figures["now"]["error"] <= 1
+    assert 0 <= figures["now"]["calibration_error"] <= 1
     with Image.open(tmp_path / "reliability.png") as picture:
         assert picture.size == (750, 510)
 

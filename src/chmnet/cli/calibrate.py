@@ -12,7 +12,7 @@ from chmnet.errors import InputError
 
 if TYPE_CHECKING:
     from chmnet.data import Pair
-    from chmnet.evaluation.calibrate import Reliability
+    from chmnet.metrics import Reliability
 
 
 def calibrate(
@@ -53,16 +53,17 @@ def calibrate(
     for name in () if output is None else (model, str(output)):
         if Path(name).suffix != ".safetensors":
             raise InputError(f"a calibration is kept in a model file (.safetensors); {name!r} is none")
-    from chmnet.evaluation.calibrate import collect_evidence, fit_calibration, recalibrated, reliability
+    from chmnet.evaluation.calibrate import collect_evidence, fit_calibration, recalibrated
+    from chmnet.metrics import reliability
     from chmnet.weights import load_model, save_calibrated
 
     network = load_model(model, backbone_weights=backbone_weights)
     pairs = _pairs(dataset, root, split, option or [])
     found = collect_evidence(pairs, network, lambda items: track(items, "pairs"))
-    now = reliability(found.confidence, found.right)
+    now = reliability(found.confidence, found.correct)
     _print(f"confidence of {model}, {len(pairs)} pairs", now)
-    calibration = fit_calibration(found.evidence, found.right)
-    new = reliability(recalibrated(found, calibration), found.right)
+    calibration = fit_calibration(found.evidence, found.correct)
+    new = reliability(recalibrated(found, calibration), found.correct)
     _print("calibrated anew, on the same pairs", new)
     typer.echo(f"calibration: {', '.join(f'{number:.3f}' for number in calibration)}")
     if output is not None:
@@ -79,7 +80,7 @@ def _draw(curves: "dict[str, Reliability]", path: Path, overwrite: bool) -> None
     from chmnet.files import atomic_path
     from chmnet.viz import plot_reliability
 
-    points = {name: [(mean, share) for _, _, mean, share in found.rows] for name, found in curves.items()}
+    points = {name: [(mean, share) for _, _, mean, share in found.bins] for name, found in curves.items()}
     with atomic_path(path, overwrite) as temporary:
         plot_reliability(points).savefig(temporary, format="png", dpi=150)
 
@@ -96,14 +97,14 @@ def _print(title: str, found: "Reliability") -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(escape(title), "matches", "mean confidence", "right", box=None)
-    for low, count, mean, share in found.rows:
+    table = Table(escape(title), "matches", "mean confidence", "correct", box=None)
+    for low, count, mean, share in found.bins:
         table.add_row(f"{low:.1f} – {low + 0.1:.1f}", str(count), f"{mean:.2f}", f"{share:.2f}")
     console = Console()
     console.print(table)
     console.print(
-        f"calibration error {found.error:.3f}; ranks a right match above a wrong one in {found.ranking:.1%}; "
-        f"{found.right:.1%} of all are right\n",
+        f"calibration error {found.calibration_error:.3f}; AUROC {found.auroc:.3f}; "
+        f"{found.correct:.1%} of all matches are correct\n",
         highlight=False,
         soft_wrap=True,
     )

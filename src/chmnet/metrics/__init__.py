@@ -1,4 +1,4 @@
-"""How good matches are: PCK with an explicit protocol, and precision and recall against clutter."""
+"""How good matches are: PCK with an explicit protocol, robustness to clutter, reliability of confidences."""
 
 from chmnet.metrics.clutter import Clutter, clutter_curve, inside
 from chmnet.metrics.pck import (
@@ -9,12 +9,14 @@ from chmnet.metrics.pck import (
     correct,
     curve,
     difficulty_table,
+    hits,
     per_pair,
     reference_length,
     score,
     thresholds_px,
 )
 from chmnet.metrics.protocol import DEFAULT_PROTOCOLS, Protocol, alpha_key, alpha_keys
+from chmnet.metrics.reliability import Reliability, reliability
 
 __all__ = [
     "DEFAULT_PROTOCOLS",
@@ -23,6 +25,7 @@ __all__ = [
     "LevelScore",
     "Prediction",
     "Protocol",
+    "Reliability",
     "Score",
     "alpha_key",
     "alpha_keys",
@@ -30,9 +33,11 @@ __all__ = [
     "correct",
     "curve",
     "difficulty_table",
+    "hits",
     "inside",
     "per_pair",
     "reference_length",
+    "reliability",
     "score",
     "thresholds_px",
 ]

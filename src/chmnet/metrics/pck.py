@@ -21,8 +21,8 @@ SPAIR_FLAGS = ("viewpoint", "scale", "truncation", "occlusion")
 LEGACY_PADDING_PX = -2.0
 """What the authors' code fills its tables of keypoints with, on both axes, before it takes their extent."""
 
-# A distance equal to its limit stays correct when scaling and α · length round in different directions.
-_ROUNDING = 1e-9
+# By the bytes of a number: a distance equal to its limit stays correct when both are rounded differently.
+_ROUNDING = {4: 1e-6, 8: 1e-9}
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +76,25 @@ class LevelScore(TypedDict):
 # ---------------------------------------------------------------- one pair
 
 
+def hits(distances: Any, limits: Any) -> Any:
+    """Which predictions are correct: those at most ``limit`` away from the truth, the limit included.
+
+    The only test of "correct": PCK, validation during training and calibration all use it.
+
+    Args:
+        distances: between predictions and truth; a NumPy array or tensor of float32 or float64.
+        limits: in the same unit; a number, or an array (tensor) that broadcasts with the distances.
+
+    Returns:
+        Booleans, of the same library as the distances.
+
+    Example:
+        >>> hits(np.array([11.9, 12.0, 12.1]), 0.05 * 240).tolist()
+        [True, True, False]
+    """
+    return distances <= limits * (1 + _ROUNDING[distances.dtype.itemsize])
+
+
 def reference_length(pair: Pair, target_size: Size, protocol: Protocol) -> float:
     """The length that α is a share of, max(w, h), in pixels of the protocol's space.
 
@@ -111,7 +130,7 @@ def reference_length(pair: Pair, target_size: Size, protocol: Protocol) -> float
     else:
         corners = _target_keypoints(pair)
         if len(corners) == 0:
-            raise InputError(f"pair {pair.name} has no keypoints: threshold {protocol.threshold} cannot be had")
+            raise InputError(f"pair {pair.name} has no keypoints: the threshold {protocol.threshold} needs them")
     corners = _to_space(corners, target_size, protocol)
     if protocol.threshold == "bbox-legacy":
         # The padding is never scaled: the authors' code adds it after it has resized the keypoints.
@@ -137,7 +156,7 @@ def thresholds_px(pair: Pair, target_size: Size, protocol: Protocol) -> dict[flo
 
 
 def correct(pair: Pair, prediction: Prediction, protocol: Protocol) -> dict[float, Bool[np.ndarray, " n"]]:
-    """Which keypoints are correct at each α: ‖k̂′ − k′‖ ≤ α · length, the limit included.
+    """Which keypoints are correct at each α (:func:`hits`): ‖k̂′ − k′‖ ≤ α · length.
 
     Prediction and truth are both taken to the protocol's space (``resized``: x · image width / file width, y
     likewise with the heights, no half-pixel shift), where the distance is Euclidean.
@@ -152,8 +171,8 @@ def correct(pair: Pair, prediction: Prediction, protocol: Protocol) -> dict[floa
         >>> image = AnnotatedImage(Path("duck.png"), np.array([[10.0, 20.0], [70.0, 100.0]]))
         >>> points = np.array([[10.0, 20.0], [90.0, 100.0]])  # 20 px to the right are 12 px of 240
         >>> prediction = Prediction("duck-duck", points, (200, 400), (200, 400))
-        >>> hits = correct(Pair("duck-duck", "duck", image, image), prediction, Protocol(alphas=(0.04, 0.05)))
-        >>> {alpha: hit.tolist() for alpha, hit in hits.items()}
+        >>> found = correct(Pair("duck-duck", "duck", image, image), prediction, Protocol(alphas=(0.04, 0.05)))
+        >>> {alpha: hit.tolist() for alpha, hit in found.items()}
         {0.04: [True, False], 0.05: [True, True]}
     """
     truth, points = _target_keypoints(pair), _predicted_points(pair, prediction)
@@ -161,7 +180,7 @@ def correct(pair: Pair, prediction: Prediction, protocol: Protocol) -> dict[floa
     truth = _to_space(truth, prediction.target_size, protocol)
     points = _to_space(points, prediction.target_size, protocol)
     distances = np.hypot(*(points - truth).T)
-    return {alpha: distances <= limit * (1 + _ROUNDING) for alpha, limit in limits.items()}
+    return {alpha: hits(distances, limit) for alpha, limit in limits.items()}
 
 
 def _to_space(points: Float[np.ndarray, "n 2"], size: Size, protocol: Protocol) -> Float[np.ndarray, "n 2"]:

@@ -9,14 +9,13 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from chmnet.geometry import Size
-from chmnet.metrics import Protocol
+from chmnet.metrics import Protocol, hits
 from chmnet.metrics.protocol import alpha_key
 from chmnet.training.batches import Batch, Batches, Plan
 
 ALPHAS = (0.05, 0.1)
 CRITERION = alpha_key(0.1)
 """The α whose PCK decides which weights are the best."""
-_ROUNDING = 1e-6
 Figures = dict[str, Any]
 
 
@@ -45,10 +44,10 @@ def correct_share(
     height, width = size
     pixels = (predicted - truth) * predicted.new_tensor([width / 2, height / 2])
     distances = pixels.square().sum(-1).sqrt()
-    limits = distances.new_tensor(ALPHAS)[:, None, None] * (max(size) * (1 + _ROUNDING))
-    hits = (distances <= limits) & mask
+    limits = distances.new_tensor(ALPHAS)[:, None, None] * max(size)
+    correct = hits(distances, limits) & mask
     # In double precision, so that equal figures are equal whatever the order of their sum.
-    return hits.sum(-1).cpu().double() / mask.sum(-1).cpu().clamp(min=1)
+    return correct.sum(-1).cpu().double() / mask.sum(-1).cpu().clamp(min=1)
 
 
 class Validation:
@@ -77,11 +76,11 @@ class Validation:
             totals += torch.tensor(found, dtype=torch.float64)
         if processes > 1:
             totals = accelerator.reduce(totals.to(accelerator.device), "sum").cpu()
-        pairs, loss_sum, *hits = totals.tolist()
+        pairs, loss_sum, *shares = totals.tolist()
         number = max(1.0, pairs)
         loss_mean = loss_sum / number
         return {
             "loss": loss_mean if math.isfinite(loss_mean) else None,
             "pairs": int(pairs),
-            "pck": {alpha_key(alpha): 100 * hit / number for alpha, hit in zip(ALPHAS, hits, strict=True)},
+            "pck": {alpha_key(alpha): 100 * share / number for alpha, share in zip(ALPHAS, shares, strict=True)},
         }
