@@ -1,4 +1,4 @@
-"""Predict once, score many ways; stop at any moment and go on."""
+"""Predict once, score many ways; resume an interrupted run."""
 
 import csv
 import json
@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from typer.testing import CliRunner, Result
 from chmnet.cli.main import app
 from chmnet.data import Pair, deduplicate, load_pairs, training_pairs
 from chmnet.errors import ChmnetError, InputError, WeightsError
-from chmnet.evaluation import Header, PredictionFile, evaluate, predict
+from chmnet.evaluation import Header, PredictionFile, evaluate, open_finished, open_predictions, predict
 from chmnet.evaluation.predict import describe_model
 from chmnet.features import FeatureStore
 from chmnet.matcher import Matcher
@@ -94,7 +95,7 @@ def test_file_read_again_is_the_same(pairs: list[Pair], model: CHMNet, header: H
 
 
 @pytest.mark.parametrize("cut", [-1, -40, -400, 5, 30, 200])  # the last three inside the header
-def test_goes_on_after_a_line_cut_short(
+def test_resumes_after_a_line_cut_short(
     pairs: list[Pair], model: CHMNet, header: Header, tmp_path: Path, cut: int
 ) -> None:
     path = tmp_path / "p.jsonl"
@@ -124,6 +125,39 @@ def test_file_of_another_run_is_refused(pairs: list[Pair], model: CHMNet, header
     other = Header.of("pf-willow", "test", pairs[:3], header.model)
     with pytest.raises(InputError, match=r"another run \(different pairs"):
         PredictionFile(path).start(other)
+
+
+def test_a_run_that_keeps_more_is_resumed_by_one_that_asks_for_less(header: Header, tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    open_predictions(replace(header, clutter=True), path)
+    resumed = open_predictions(header, path)
+    assert resumed.header == replace(header, clutter=True)
+    open_predictions(header, tmp_path / "less.jsonl")
+    with pytest.raises(InputError, match="different clutter"):
+        open_predictions(replace(header, clutter=True), tmp_path / "less.jsonl")
+
+
+def test_only_complete_files_of_the_same_pairs_are_scored_as_they_are(
+    pairs: list[Pair], model: CHMNet, header: Header, tmp_path: Path
+) -> None:
+    path = tmp_path / "p.jsonl"
+    assert open_finished(path, "pf-willow", "test", pairs) is None
+    predict(pairs[:3], model, PredictionFile(path), header)
+    with pytest.raises(InputError, match="not complete"):
+        open_finished(path, "pf-willow", "test", pairs)
+    predict(pairs, model, PredictionFile(path), header)
+    found = open_finished(path, "pf-willow", "test", pairs)
+    assert found is not None
+    assert found.complete
+    for dataset, split, others in (
+        ("coco", "test", pairs),
+        ("pf-willow", "val", pairs),
+        ("pf-willow", "test", []),
+    ):
+        with pytest.raises(InputError, match="other pairs"):
+            open_finished(path, dataset, split, others)
+    with pytest.raises(InputError, match="lacks what is asked for"):
+        open_finished(path, "pf-willow", "test", pairs, clutter=True)
 
 
 @pytest.mark.parametrize(
@@ -340,7 +374,7 @@ def test_file_without_grids_is_refused_for_clutter(spair: Path, tmp_path: Path) 
     predictions = str(tmp_path / "p.jsonl")
     assert spair_command(spair, *NEAREST, "--predictions", predictions).exit_code == 0
     refused = spair_command(spair, "--predictions", predictions, "--clutter")
-    assert "name the same model to go on" in str(refused.exception)
+    assert "name the same model to resume" in str(refused.exception)
     with pytest.raises(InputError, match="holds no grid matches"):
         PredictionFile(predictions).grids()
 

@@ -1,9 +1,6 @@
 """``chmnet evaluate``: PCK of a model on a data set, and what exactly was measured."""
 
-import hashlib
 import json
-import os
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -129,21 +126,12 @@ def _predictions(
 ) -> "PredictionFile":
     """A complete file of predictions: one that is there, or made (or finished) now."""
     from chmnet.evaluation.predict import describe_model, predict
-    from chmnet.evaluation.predictions import Header, PredictionFile, fingerprint
+    from chmnet.evaluation.predictions import Header, open_finished, open_predictions
 
-    if path is not None:
-        file = PredictionFile(path)
-        asks_for_model = bool(model or backbone or backbone_weights or changes)
-        if file.complete and not asks_for_model and file.header is not None:
-            known = (file.header.dataset, file.header.split, file.header.pairs_sha256)
-            if known != (dataset, split, fingerprint(pairs)):
-                raise InputError(
-                    f"{path} holds predictions of other pairs ({known[0]}, {known[1]}); name another file"
-                )
-            if not clutter or file.header.clutter:
-                return file
-        if file.header is not None and not asks_for_model:
-            raise InputError(f"{path} is not finished, or lacks what is asked for; name the same model to go on")
+    if path is not None and not (model or backbone or backbone_weights or changes):
+        finished = open_finished(path, dataset, split, pairs, clutter)
+        if finished is not None:
+            return finished
     from chmnet.weights import DEFAULT_MODEL, load_model
 
     name = model or DEFAULT_MODEL
@@ -151,26 +139,11 @@ def _predictions(
     details = [backbone] * bool(backbone) + [f"{key}={value}" for key, value in changes.items()]
     title = f"{name} ({', '.join(details)})" if details else name
     header = Header.of(dataset, split, pairs, describe_model(title, network), clutter)
-    if path is None:
-        file = PredictionFile(_unfinished(header))
-    if file.complete and file.header == replace(header, clutter=True):
-        return file  # it has all that is asked for, and more
+    file = open_predictions(header, path)
     done = f", {len(file.predictions)} of them done before" if file.predictions else ""
     typer.echo(f"{len(pairs)} pairs with the model {title}{done}", err=True)
     predict(pairs, network, file, header, lambda remaining: track(remaining, "pairs"))
     return file
-
-
-def _unfinished(header: object) -> Path:
-    """Where the predictions of an unfinished run wait: a name that only the same run has."""
-    folder = Path(os.environ.get("CHMNET_CACHE") or Path.home() / ".cache" / "chmnet") / "unfinished"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"cannot make the folder {folder}: {error.strerror}; name a file with --predictions"
-        ) from None
-    return folder / f"{hashlib.sha256(repr(header).encode()).hexdigest()[:32]}.jsonl"
 
 
 def _print(result: dict[str, Any]) -> None:

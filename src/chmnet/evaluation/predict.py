@@ -53,7 +53,7 @@ def predict(
             sizes = store.size(pair.source.path), store.size(pair.target.path)
             result = MatchResult(model.head.match(source, target).cpu(), *sizes, model.config.transfer)
             prediction = Prediction(pair.name, result.locate(pair.source.keypoints), *sizes)
-            grid = _grid_matches(pair, result) if header.clutter else None
+            grid = _grid_matches(pair, result) if file.header is not None and file.header.clutter else None
             file.add(prediction, grid, time.perf_counter() - start)
         return store.computed
 

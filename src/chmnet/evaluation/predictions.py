@@ -1,10 +1,10 @@
-"""The file of predictions: one line of JSON a pair, added as they come, so that a run can stop and go on."""
+"""The file of predictions: one line of JSON a pair, so that an interrupted run can be resumed."""
 
 import base64
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 from chmnet import __version__
 from chmnet.data.pairs import Pair
 from chmnet.errors import InputError
-from chmnet.files import DAMAGED, Journal
+from chmnet.files import DAMAGED, Journal, cache_folder
 from chmnet.metrics import Prediction
 
 FORMAT = "chmnet-predictions-1"
@@ -71,7 +71,7 @@ class PredictionFile:
         self._journal.read(self._take_line)
 
     def start(self, header: Header) -> None:
-        """Begin a run, or go on with one that has the same header.
+        """Begin a run, or resume one that has the same header; it may also keep the matches of a grid in addition.
 
         Raises:
             InputError: the file belongs to another run.
@@ -79,7 +79,7 @@ class PredictionFile:
         if self.header is None:
             self._journal.start(asdict(header))
             self.header = header
-        elif self.header != header:
+        elif self.header not in (header, replace(header, clutter=True)):
             names = [name for name, value in asdict(header).items() if value != getattr(self.header, name)]
             raise InputError(
                 f"{self.path} holds predictions of another run (different {', '.join(names)}); "
@@ -133,6 +133,49 @@ class PredictionFile:
         sizes = [(int(height), int(width)) for height, width in (record["source_size"], record["target_size"])]
         self.predictions[str(record["pair"])] = Prediction(str(record["pair"]), points, *sizes)
         self.seconds += float(record["seconds"])
+
+
+def open_predictions(header: Header, path: Path | None = None) -> PredictionFile:
+    """The file of a run, to begin or to resume; complete, there is nothing left to predict.
+
+    Args:
+        header: what the run is.
+        path: the file; ``None``: one in the cache folder, with a name that only this run has.
+
+    Raises:
+        InputError: the file is something else or belongs to another run, or it cannot be written.
+    """
+    if path is None:
+        folder = cache_folder() / "unfinished"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(
+                f"cannot make the folder {folder}: {error.strerror}; name a file with --predictions"
+            ) from None
+        path = folder / f"{hashlib.sha256(repr(header).encode()).hexdigest()[:32]}.jsonl"
+    file = PredictionFile(path)
+    file.start(header)
+    return file
+
+
+def open_finished(
+    path: Path, dataset: str, split: str, pairs: list[Pair], clutter: bool = False
+) -> PredictionFile | None:
+    """A complete file of predictions, to be scored without the model; ``None`` where there is no file yet.
+
+    Raises:
+        InputError: the file is not complete, is of other pairs, or lacks the grid matches that ``clutter`` needs.
+    """
+    file = PredictionFile(path)
+    if file.header is None:
+        return None
+    known = (file.header.dataset, file.header.split, file.header.pairs_sha256)
+    if file.complete and known != (dataset, split, fingerprint(pairs)):
+        raise InputError(f"{path} holds predictions of other pairs ({known[0]}, {known[1]}); name another file")
+    if not file.complete or (clutter and not file.header.clutter):
+        raise InputError(f"{path} is not complete, or lacks what is asked for; name the same model to resume")
+    return file
 
 
 def fingerprint(pairs: Iterable[Pair]) -> str:

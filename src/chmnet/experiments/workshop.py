@@ -14,7 +14,7 @@ from chmnet.benchmark import run as measure_cost
 from chmnet.config import ModelConfig
 from chmnet.data import Pair
 from chmnet.errors import InputError
-from chmnet.evaluation import Header, PredictionFile, check_pairs, evaluate, predict
+from chmnet.evaluation import Header, PredictionFile, check_pairs, evaluate, open_predictions, predict
 from chmnet.evaluation.predict import describe_model
 from chmnet.experiments.recipe import RECIPE, training_config
 from chmnet.experiments.synthetic_set import SIZE, write_synthetic_set
@@ -204,7 +204,9 @@ class Workshop:
         header = Header.of(wanted.dataset, "test", pairs, describe_model(model.label, network), with_boxes)
         folder = self.folder / "predictions"
         folder.mkdir(parents=True, exist_ok=True)
-        file = PredictionFile(folder / f"{model.label}-{benchmark}-{header.model['weights_sha256'][:8]}.jsonl")
+        file = open_predictions(
+            header, folder / f"{model.label}-{benchmark}-{header.model['weights_sha256'][:8]}.jsonl"
+        )
         if not file.complete:
             self.say(f"{model.label} on {wanted.label}: {len(pairs) - len(file.predictions)} pairs")
         predict(pairs, network, file, header, self.track)
