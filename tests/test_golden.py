@@ -17,7 +17,7 @@ from torch import Tensor
 from chmnet.config import ModelConfig
 from chmnet.geometry import normalised_to_pixels, pixels_to_normalised
 from chmnet.nn import HoughMatching, MatchingHead, tap_groups
-from chmnet.nn.transfer import transfer_keypoints
+from chmnet.ops.transfer import transfer_keypoints
 from chmnet.training import keypoint_loss
 from chmnet.weights import head_from_reference, votes_from_reference
 

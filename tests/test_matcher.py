@@ -1,5 +1,6 @@
 """Pictures of every kind in, results out: the same numbers, each picture once, the maps that are known."""
 
+import errno
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -7,15 +8,13 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from safetensors import SafetensorError
 
 import chmnet
 from chmnet.config import BackboneConfig, ModelConfig, TransferConfig
 from chmnet.errors import InputError
-from chmnet.features import FeatureStore
 from chmnet.matcher import Matcher, MatchResult, choose_device
 from chmnet.nn.chmnet import CHMNet, Pyramid
-from chmnet.pictures import to_picture
+from chmnet.pictures import Picture, View, to_picture
 from chmnet.weights import load_model
 
 from .conftest import REPOSITORY
@@ -24,11 +23,18 @@ EXAMPLES = REPOSITORY / "examples"
 SMALL = {"image_size": [64, 64]}
 
 
+def unseen(size: tuple[int, int]) -> View:
+    """A whole picture of which only the size is known."""
+    return View(Picture(None, size))
+
+
 @pytest.fixture(scope="module")
 def identity() -> MatchResult:
     """A result in which every grid position matches itself."""
     correlation = torch.eye(36).view(1, 1, 6, 6, 6, 6)
-    return MatchResult(correlation, (60, 120), (300, 240), TransferConfig(temperature=1e-3, sampler="nearest"))
+    return MatchResult(
+        correlation, unseen((60, 120)), unseen((300, 240)), TransferConfig(temperature=1e-3, sampler="nearest")
+    )
 
 
 def test_points_move_between_pixels_of_both_pictures(identity: MatchResult) -> None:
@@ -74,7 +80,7 @@ def test_bad_points(identity: MatchResult, points: object, sentence: str) -> Non
 def test_best_matches_come_first() -> None:
     generator = torch.Generator().manual_seed(0)
     correlation = torch.rand(1, 1, 5, 5, 5, 5, generator=generator)
-    result = MatchResult(correlation, (50, 50), (50, 50), TransferConfig(temperature=0.01))
+    result = MatchResult(correlation, unseen((50, 50)), unseen((50, 50)), TransferConfig(temperature=0.01))
     found = result.matches(top=7)
     assert found.source.shape == found.target.shape == (7, 2)
     assert (np.diff(found.confidence) <= 0).all()
@@ -94,13 +100,13 @@ def test_paths_and_images_are_the_same() -> None:
     matcher = Matcher("nearest-neighbour")
     from_paths = matcher.match(*paths)
     from_images = matcher.match(*(Image.open(path) for path in paths))
-    torch.testing.assert_close(from_paths.correlation, from_images.correlation)
+    torch.testing.assert_close(from_paths.scores, from_images.scores)
     assert from_paths.source_size == (161, 200)
 
 
 def test_default_model_is_deterministic() -> None:
     paths = [EXAMPLES / "donkey.png", EXAMPLES / "zebra.png"]
-    first, second = (Matcher().match(*paths).correlation for _ in range(2))
+    first, second = (Matcher().match(*paths).scores for _ in range(2))
     torch.testing.assert_close(first, second, rtol=0, atol=0)
 
 
@@ -146,15 +152,6 @@ def test_one_to_many_gives_the_numbers_of_single_calls_and_each_picture_goes_thr
 
 def test_many_targets_take_bounded_memory(small: Matcher, monkeypatch: pytest.MonkeyPatch) -> None:
     """Targets are taken one by one, and nothing of them is kept but their results."""
-    kept: set[int] = set()
-    original = FeatureStore.pyramid
-
-    def observed(self: FeatureStore, *arguments: object) -> Pyramid:
-        pyramid = original(self, *arguments)
-        kept.add(len(self._kept) + len(self._files))
-        return pyramid
-
-    monkeypatch.setattr(FeatureStore, "pyramid", observed)
     seen = count_pictures(small.model, monkeypatch)
     alive = 0
     source, *_ = pictures(1)
@@ -167,9 +164,9 @@ def test_many_targets_take_bounded_memory(small: Matcher, monkeypatch: pytest.Mo
 
     for number, result in enumerate(small.one_to_many(source, targets()), start=1):
         assert alive == number
-        assert result.correlation.shape == (1, 1, 8, 8, 8, 8)
-    assert len(seen) == 40  # the first target is the source itself
-    assert kept == {1}
+        assert result.scores.shape == (1, 1, 8, 8, 8, 8)
+    assert len(seen) == 41
+    assert small.cache is None
 
 
 def test_match_many_computes_repeated_pictures_once(
@@ -186,13 +183,13 @@ def test_match_many_computes_repeated_pictures_once(
 
 
 def test_a_full_disk_is_one_sentence(small: Matcher, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*arguments: object) -> None:
-        raise SafetensorError("No space left on device")
+    def refuse(**options: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("chmnet.features.save_file", refuse)
-    monkeypatch.setattr("chmnet.matcher.STORE_BYTES", 1)
+    monkeypatch.setattr("chmnet.features.tempfile.TemporaryFile", refuse)
+    monkeypatch.setattr("chmnet.matcher.CACHE_BYTES", 1)
     first, second = pictures(2)
-    with pytest.raises(InputError, match=r"cannot write features to the temporary folder .*No space left"):
+    with pytest.raises(InputError, match=r"cannot keep features in the temporary folder .*No space left"):
         list(small.match_many([(first, second)]))
 
 
@@ -214,7 +211,7 @@ def test_separate_backbones_see_source_and_target(monkeypatch: pytest.MonkeyPatc
 def test_limited_memory_gives_the_same_numbers(small: Matcher) -> None:
     first, second = pictures(2)
     limited = Matcher(small.model, device="cpu", memory_mb=60)
-    torch.testing.assert_close(limited.match(first, second).correlation, small.match(first, second).correlation)
+    torch.testing.assert_close(limited.match(first, second).scores, small.match(first, second).scores)
     with pytest.raises(InputError, match="more than the limit"):
         Matcher(small.model, device="cpu", memory_mb=1).match(first, second)
 
@@ -243,13 +240,13 @@ def test_winning_scales_are_those_of_the_best_votes() -> None:
     matcher = Matcher(network, device="cpu")
     first, second = pictures(2)
     plain, result = matcher.match(first, second), matcher.match(first, second, scales=True)
-    torch.testing.assert_close(plain.correlation, result.correlation)
+    torch.testing.assert_close(plain.scores, result.scores)
     assert plain.scale_pairs is None
     assert result.scale_pairs is not None
     assert result.scale_pairs.shape == (1, 4, 4, 4, 4)
-    head, store = matcher.model.head, FeatureStore(matcher.model)
+    head, sides = matcher.model.head, [matcher.extract(picture) for picture in (first, second)]
     with torch.inference_mode():
-        votes = head.first(head.correlate(store.pyramid(first), store.pyramid(second)))[0, 0]
+        votes = head.first(head.correlate(*(Pyramid(list(side.levels), side.grid) for side in sides)))[0, 0]
     best = votes.flatten(0, 1).max(0).values
     winners = result.scale_pairs[0]
     for source in range(3):
@@ -265,7 +262,7 @@ def test_winning_scales_are_those_of_the_best_votes() -> None:
 def test_models_of_one_scale_say_so(small: Matcher) -> None:
     first, second = pictures(2)
     result = small.match(first, second, scales=True)
-    with pytest.raises(InputError, match="6d-4d"):
+    with pytest.raises(InputError, match="one scale"):
         result.winning_scales(result.matches(3))
     pyramid = small.model.head.pyramid(torch.rand(1, small.model.backbone.channels, 4, 4))
     with pytest.raises(InputError, match="one scale"):

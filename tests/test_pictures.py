@@ -1,3 +1,4 @@
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ from PIL import Image
 
 from chmnet import arrays, pictures
 from chmnet.errors import InputError
-from chmnet.pictures import PictureLike, to_picture, to_rgb, to_tensor
+from chmnet.pictures import Picture, PictureLike, View, to_picture, to_rgb, to_tensor
 
 
 def save(image: Image.Image, path: Path, **options: object) -> Path:
@@ -178,3 +179,126 @@ def test_strips_together_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = np.asarray(to_picture(values))
     monkeypatch.setattr(arrays, "_STRIP_VALUES", 20)
     np.testing.assert_array_equal(np.asarray(to_picture(values)), whole)
+
+
+# ---------------------------------------------------------------- pictures and views
+
+
+def test_size_reads_the_header_only(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 8
+    noise = Image.effect_noise((60, 40), 50).convert("RGB")
+    for name, options, size in (
+        ("a.jpg", {}, (40, 60)),
+        ("b.jpg", {"exif": exif}, (60, 40)),
+        ("c.png", {}, (40, 60)),
+    ):
+        path = save(noise, tmp_path / name, **options)
+        content = path.read_bytes()
+        path.write_bytes(content[: len(content) // 2])
+        picture = Picture(path)
+        assert picture.size == Picture(path.read_bytes()).size == size
+        with pytest.raises(InputError, match="cannot be read") as error:
+            picture.image  # noqa: B018 (decoding is what is tested)
+        assert error.value.reason == "broken-picture"
+
+
+def test_orientation_behind_the_pixels_of_a_png_counts(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    path = save(Image.new("RGB", (6, 4)), tmp_path / "late.png")
+    data, content = exif.tobytes()[6:], path.read_bytes()
+    chunk = len(data).to_bytes(4, "big") + b"eXIf" + data
+    chunk += zlib.crc32(b"eXIf" + data).to_bytes(4, "big")
+    path.write_bytes(content[:-12] + chunk + content[-12:])
+    assert Picture(path).size == (6, 4)
+    assert Picture(path).image.size == (4, 6)
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("none.png", "no-such-file"),
+        (".", "no-such-file"),
+        ("notes.png", "not-a-picture"),
+        ("large.png", "too-large"),
+    ],
+)
+def test_errors_say_their_reason(
+    source: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "notes.png").write_text("hello")
+    save(Image.new("RGB", (300, 200)), tmp_path / "large.png")
+    monkeypatch.setattr(pictures, "MAX_PIXELS", 10_000)
+    with pytest.raises(InputError) as error:
+        to_picture(tmp_path / source)
+    assert error.value.reason == reason
+
+
+def test_pictures_are_equal_by_content_and_files_by_their_state(tmp_path: Path) -> None:
+    path = save(Image.new("RGB", (6, 4), "red"), tmp_path / "a.png")
+    assert Picture(path) == Picture(str(path))
+    assert Picture(RED) == Picture(RED.copy()) != Picture(RED[:, :5])
+    assert len({View.of(RED), View.of(RED.copy()), View(Picture(RED), mirrored=True)}) == 2
+
+
+def test_forgotten_pixels_are_read_again(tmp_path: Path) -> None:
+    picture = Picture(save(Image.new("RGB", (6, 4), "red"), tmp_path / "a.png"))
+    first = picture.image
+    assert picture.image is first
+    picture.forget()
+    assert picture.image is not first
+    assert picture.image.getpixel((0, 0)) == (255, 0, 0)
+    array = Picture(RED)
+    kept = array.image
+    array.forget()
+    assert array.image is kept
+
+
+def test_a_picture_that_is_not_at_hand_has_a_size_only() -> None:
+    picture = Picture(None, (3, 4))
+    assert (picture.size, picture.at_hand) == ((3, 4), False)
+    with pytest.raises(InputError, match="not at hand"):
+        picture.image  # noqa: B018
+
+
+@pytest.mark.parametrize("turn", [0, 90, 180, 270])
+@pytest.mark.parametrize("mirrored", [False, True])
+@pytest.mark.parametrize("area", [None, (4, 2, 16, 11)])
+def test_points_move_with_the_pixels(turn: int, mirrored: bool, area: tuple[int, int, int, int] | None) -> None:
+    """A single bright pixel is found where the view says that it is, and the way back is exact."""
+    values = np.zeros((14, 20, 3), dtype=np.uint8)
+    row, column = 7, 9
+    values[row, column] = 255
+    view = View(Picture(values), area, mirrored, turn)
+    seen = np.asarray(view.image())[..., 0]
+    assert seen.shape == view.size
+    (found_row,), (found_column,) = np.nonzero(seen)
+    middle = np.array([[column + 0.5, row + 0.5]])
+    normalised = view.from_picture(middle)
+    height, width = view.size
+    np.testing.assert_allclose((normalised + 1) / 2 * (width, height), [[found_column + 0.5, found_row + 0.5]])
+    np.testing.assert_allclose(view.to_picture(normalised), middle)
+    points = torch.rand(5, 2, dtype=torch.float64)
+    torch.testing.assert_close(view.from_picture(view.to_picture(points)), points)
+
+
+def test_a_view_around_a_box() -> None:
+    picture = Picture(RED)
+    assert View.around(picture, (1, 1, 3, 3)).area == (1, 1, 4, 4)
+    assert View.around(picture, (1, 1, 3, 3), margin=5).area == (0, 0, 6, 4)
+    with pytest.raises(InputError, match="outside"):
+        View.around(picture, (30, 30, 40, 40))
+    with pytest.raises(InputError, match="within"):
+        View(picture, (0, 0, 7, 4))
+    with pytest.raises(InputError, match="45"):
+        View(picture, turn=45)
+
+
+def test_a_smaller_rendition_keeps_the_coordinates_of_the_whole_picture() -> None:
+    large = Image.effect_noise((80, 40), 60).convert("RGB")
+    small = Picture(large.resize((40, 20)), size=(40, 80))
+    assert small.size == (40, 80)
+    view = View(small, (20, 10, 60, 30))
+    assert view.image().size == (20, 10)
+    np.testing.assert_allclose(view.to_picture(np.array([[-1.0, 1.0]])), [[20, 30]])

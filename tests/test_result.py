@@ -13,21 +13,28 @@ from safetensors.torch import save_file
 from chmnet.config import TransferConfig
 from chmnet.errors import InputError
 from chmnet.geometry import grid_points, pixels_to_normalised
+from chmnet.pictures import Picture, View
 from chmnet.result import Matches, MatchResult, _check_size
 
 SHARP = TransferConfig(temperature=1e-3, sampler="nearest")
+
+
+def unseen(size: tuple[int, int]) -> View:
+    """A whole picture of which only the size is known."""
+    return View(Picture(None, size))
 
 
 def identity(size: tuple[int, int] = (60, 120), target_size: tuple[int, int] = (300, 240)) -> MatchResult:
     """A result in which every grid position matches itself."""
     picture = Image.effect_noise(size[::-1], 60).convert("RGB")
     correlation = torch.eye(64).view(1, 1, 8, 8, 8, 8)
-    return MatchResult(correlation, size, target_size, SHARP, source_picture=picture)
+    return MatchResult(correlation, View.of(picture), unseen(target_size), SHARP)
 
 
 def random_result(**fields: object) -> MatchResult:
     correlation = torch.rand(1, 1, 6, 7, 5, 4, generator=torch.Generator().manual_seed(3))
-    return MatchResult(correlation, (50, 90), (80, 40), TransferConfig(temperature=0.05), **fields)
+    views = {"source": unseen((50, 90)), "target": unseen((80, 40))}
+    return MatchResult(correlation, config=TransferConfig(temperature=0.05), **{**views, **fields})
 
 
 # ---------------------------------------------------------------- flow and confidence
@@ -45,9 +52,7 @@ def test_flow_of_the_identity_is_zero_and_any_size_measures_the_same_pixels() ->
 
 def test_backward_flow_is_that_of_the_exchanged_pictures() -> None:
     result = random_result()
-    turned = MatchResult(
-        result.correlation.permute(0, 1, 4, 5, 2, 3), result.target_size, result.source_size, result.config
-    )
+    turned = MatchResult(result.scores.permute(0, 1, 4, 5, 2, 3), result.target, result.source, result.config)
     np.testing.assert_array_equal(result.flow(direction="backward"), turned.flow())
     assert result.flow(direction="backward").shape == (80, 40, 2)
 
@@ -75,11 +80,50 @@ def test_sizes_that_are_none(size: object) -> None:
 
 
 def test_pictures_too_large_to_draw_are_one_sentence() -> None:
-    huge = dataclasses.replace(random_result(), source_size=(2**30, 2**30), target_size=(2**30, 2**30))
+    huge = random_result(source=unseen((2**30, 2**30)), target=unseen((2**30, 2**30)))
     for read in (huge.flow, huge.confidence_at, lambda: huge.warp(picture=Image.new("RGB", (3, 3)))):
         with pytest.raises(InputError, match="million pixels"):
             read()
     assert huge.flow(size=(2, 3)).shape == (2, 3, 2)
+
+
+@pytest.mark.parametrize("turn", [0, 90, 180, 270])
+@pytest.mark.parametrize("mirrored", [False, True])
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_answers_are_in_pixels_of_the_whole_pictures(side: str, turn: int, mirrored: bool) -> None:
+    """Two views of one scene: what was seen mirrored, turned and cropped is found where it is."""
+    area = (20, 10, 60, 50)
+    seen, whole = View(unseen((80, 100)).picture, area, mirrored, turn), unseen((40, 40))
+    views = {"source": seen, "target": whole} if side == "source" else {"source": whole, "target": seen}
+    result = MatchResult(torch.eye(64).view(1, 1, 8, 8, 8, 8), config=SHARP, **views)
+    grid = grid_points((8, 8), like=torch.zeros(1, dtype=torch.float64)).flatten(0, 1)
+    inside, outside = seen.to_picture(grid).numpy(), whole.to_picture(grid).numpy()
+    start, end = (inside, outside) if side == "source" else (outside, inside)
+    np.testing.assert_allclose(result.transfer(start).target, end, atol=1e-3)
+    best = result.matches(64)
+    order = [int(np.abs(start - point).sum(1).argmin()) for point in best.source]
+    np.testing.assert_allclose(best.target, end[order], atol=1e-3)
+    for direction, starts, ends, view in (
+        ("forward", start, end, result.source),
+        ("backward", end, start, result.target),
+    ):
+        flow = result.flow(direction=direction)
+        assert flow.shape == (*view.picture.size, 2)
+        for row, column in ((25, 30), (14, 33)):
+            nearest = np.array([column + 0.5, row + 0.5])
+            coordinates = np.linalg.lstsq(np.c_[starts, np.ones(64)], ends, rcond=None)[0]  # the map is linear
+            np.testing.assert_allclose(nearest + flow[row, column], np.r_[nearest, 1] @ coordinates, atol=0.05)
+
+
+def test_warps_of_views_are_drawn_where_the_view_lies() -> None:
+    picture = Image.effect_noise((40, 40), 60).convert("RGB")
+    target = View(unseen((80, 100)).picture, (20, 10, 60, 50))
+    warped = MatchResult(torch.eye(64).view(1, 1, 8, 8, 8, 8), View.of(picture), target, SHARP).warp()
+    assert warped.size == (100, 80)
+    drawn = np.asarray(warped).astype(int)
+    assert np.abs(drawn[11:49, 21:59] - np.asarray(picture)[1:-1, 1:-1]).mean() < 3
+    assert (drawn[:10] == 255).all()
+    assert (drawn[:, 60:] == 255).all()
 
 
 def test_bad_direction() -> None:
@@ -129,7 +173,7 @@ def test_warp_refuses() -> None:
     with pytest.raises(InputError, match="keypoints are for the method tps"):
         result.warp("flow", keypoints=result.matches(5))
     with pytest.raises(InputError, match="holds no pictures"):
-        dataclasses.replace(result, source_picture=None).warp()
+        dataclasses.replace(result, source=unseen(result.source_size)).warp()
     with pytest.raises(InputError, match="a size must be"):
         result.warp(size=(0, 5))
     with pytest.raises(InputError, match="at least three matches"):
@@ -164,7 +208,7 @@ def test_winning_scales() -> None:
 
 
 def test_winning_scales_say_why_there_are_none() -> None:
-    with pytest.raises(InputError, match="models with dimensions 6d-4d"):
+    with pytest.raises(InputError, match="one scale"):
         random_result().winning_scales(random_result().matches(3))
     with pytest.raises(InputError, match="scales=True"):
         random_result(scales=(1.0, 2.0)).winning_scales(random_result().matches(3))
@@ -174,8 +218,8 @@ def test_winning_scales_say_why_there_are_none() -> None:
 
 
 def test_equality_is_about_scores_and_sizes() -> None:
-    assert random_result() == random_result(source_picture=Image.new("RGB", (3, 3)))
-    assert random_result() != dataclasses.replace(random_result(), source_size=(51, 90))
+    assert random_result() == random_result(source=View.of(Image.new("RGB", (90, 50))))
+    assert random_result() != random_result(source=unseen((51, 90)))
     assert random_result() != "something else"
 
 
@@ -183,7 +227,7 @@ def test_saved_and_loaded_gives_the_same_transfers(tmp_path: Path) -> None:
     result = random_result(
         scale_pairs=torch.randint(0, 4, (1, 3, 3, 2, 2)),
         scales=(0.7, 1.4),
-        source_picture=Image.new("RGB", (90, 50)),
+        source=View.of(Image.new("RGB", (90, 50))),
     )
     result = dataclasses.replace(result, keypoints=result.transfer([[3, 4], [50.5, 20]]))
     path = tmp_path / "result.safetensors"

@@ -16,8 +16,8 @@ from PIL import Image
 from chmnet import Matcher, MatchResult, TransferConfig, load_model
 from chmnet.cli.main import app
 from chmnet.nn import HoughMatching
-from chmnet.nn.transfer import match_probabilities
 from chmnet.ops import conv_nd
+from chmnet.ops.transfer import match_probabilities
 from chmnet.pictures import to_tensor
 from chmnet.viz import (
     blend,

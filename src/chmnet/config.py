@@ -130,7 +130,7 @@ class TransferConfig(TomlConfig):
     """Divides the scores before the softmax; the paper has none (1)."""
     calibration: tuple[float, ...] = ()
     """Turns what speaks against a match into the probability that it is right: four numbers from ``chmnet
-    calibrate``, see :func:`chmnet.nn.confidence.calibrated`. Empty: confidence is consistency alone."""
+    calibrate``, see :func:`chmnet.ops.transfer.calibrated`. Empty: confidence is consistency alone."""
 
     def __post_init__(self) -> None:
         self.check_types()
@@ -138,10 +138,7 @@ class TransferConfig(TomlConfig):
             check_range("gaussian_sigma", self.gaussian_sigma, minimum=1e-3)
         check_range("sampler_threshold", self.sampler_threshold, above=0)
         check_range("temperature", self.temperature, minimum=1e-6)
-        if len(self.calibration) not in (0, 4):
-            raise ConfigError(f"calibration must be four numbers or none, got {len(self.calibration)}")
-        for number in self.calibration:
-            check_range("calibration", number, minimum=-100, maximum=100)
+        check_calibration(self.calibration)
 
 
 @dataclass(frozen=True)
@@ -244,6 +241,19 @@ class ModelConfig(TomlConfig):
         if name not in PRESETS:
             raise ConfigError(f"unknown preset {name!r}; use one of {', '.join(PRESETS)}")
         return PRESETS[name].replace(**changes)
+
+
+def check_calibration(numbers: Any) -> tuple[float, ...]:
+    """The numbers of a calibration: four, or none.
+
+    Raises:
+        ConfigError: there are others.
+    """
+    if len(numbers) not in (0, 4):
+        raise ConfigError(f"calibration must be four numbers or none, got {len(numbers)}")
+    for number in numbers:
+        check_range("calibration", number, minimum=-100, maximum=100)
+    return tuple(float(number) for number in numbers)
 
 
 def parse_changes(words: list[str]) -> dict[str, Any]:

@@ -1,130 +1,283 @@
-"""Features of many pictures, each computed once: a cache in memory that overflows to disk."""
+"""Features of pictures as values, and the one cache that keeps them: in memory, then in a temporary file."""
 
 import hashlib
-import shutil
+import json
+import os
 import tempfile
+import threading
 from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
+from typing import IO, Any, Generic, TypeVar, cast
 
 import torch
-from PIL import Image
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
-from chmnet.errors import InputError
+from chmnet.errors import InputError, WeightsError
+from chmnet.files import read_tensors, write_tensors
 from chmnet.geometry import Size
-from chmnet.nn.chmnet import CHMNet, Pyramid
-from chmnet.pictures import to_picture, to_tensor
+from chmnet.pictures import Picture, View
 
 MEMORY_BYTES = 512 * 2**20
-"""How much the cache keeps in memory; what is pushed out goes to a temporary folder."""
+"""What a cache keeps in memory, unless it is told otherwise."""
+
+_FORMAT = "chmnet-features-1"
 
 
-Key = tuple[Path | bytes, str]
-"""A path or the fingerprint of a picture, and the branch of the network."""
+def hash_weights(module: nn.Module | None) -> str:
+    """SHA-256 of a module's weights, the same for the same numbers."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(module.state_dict().items() if module is not None else []):
+        if not name.endswith("num_batches_tracked"):
+            digest.update(name.encode())
+            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
 
 
-class FeatureStore:
-    """Feature pyramids of pictures, computed once each, whatever number of pairs they are in.
-
-    A picture file is known by its path, any other picture by what the network sees of it.
-
-    Use it as a context manager: the folder with what did not fit into memory is removed at the end.
+class Fingerprint:
+    """What tells models apart: a hash of their weights, computed only when two of them are compared.
 
     Args:
-        model: the network that makes the features.
-        memory_bytes: what may be kept in memory.
+        module: the network, or a hash that is known already.
     """
 
-    def __init__(self, model: CHMNet, memory_bytes: int = MEMORY_BYTES) -> None:
-        self.model = model
-        self.memory_bytes = memory_bytes
-        self.computed = 0
-        """How many pictures went through the backbone."""
-        self._kept: OrderedDict[Key, Pyramid] = OrderedDict()
-        self._bytes = 0
-        self._files: dict[Key, tuple[Path, Size]] = {}
-        self._sizes: dict[Path, Size] = {}
-        self._folder: Path | None = None
+    def __init__(self, module: nn.Module | str) -> None:
+        self._module = module
 
-    def __enter__(self) -> "FeatureStore":
+    @cached_property
+    def value(self) -> str:
+        """The hash."""
+        return self._module if isinstance(self._module, str) else hash_weights(self._module)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Fingerprint) and self.value == other.value)
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __reduce__(self) -> tuple[type["Fingerprint"], tuple[str]]:
+        return Fingerprint, (self.value,)
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """All that matching needs of one view of a picture; :meth:`chmnet.Matcher.extract` makes them."""
+
+    levels: tuple[Tensor, ...] = field(repr=False)
+    """``1 c h_i w_i`` for each scale."""
+    grid: Size
+    """(height, width) of the feature grid."""
+    view: View
+    """What was seen."""
+    fingerprint: Fingerprint = field(repr=False)
+    """Of the model that computed them."""
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that they take."""
+        return sum(level.nbytes for level in self.levels)
+
+    def to(self, *arguments: Any) -> "Features":
+        """A copy on another device or of another type of numbers, as ``Tensor.to``."""
+        return replace(self, levels=tuple(level.to(*arguments) for level in self.levels))
+
+    def half(self) -> "Features":
+        """A copy in half precision: half the memory."""
+        return self.to(torch.float16)
+
+    def save(self, path: str | Path, overwrite: bool = False) -> None:
+        """Write them, without the picture, to a safetensors file; :meth:`load` reads it.
+
+        Raises:
+            InputError: the file exists and may not be replaced, or cannot be written.
+        """
+        view = self.view
+        values = {
+            "format": _FORMAT,
+            "fingerprint": self.fingerprint.value,
+            "grid": json.dumps(self.grid),
+            "view": json.dumps([view.picture.size, view.area, view.mirrored, view.turn]),
+        }
+        write_tensors(path, {str(number): level for number, level in enumerate(self.levels)}, values, overwrite)
+
+    @staticmethod
+    def load(path: str | Path) -> "Features":
+        """Read what :meth:`save` wrote.
+
+        Raises:
+            InputError: there is no such file, or it holds something else.
+        """
+        try:
+            tensors, metadata = read_tensors(path)
+            if metadata.get("format") != _FORMAT:
+                raise ValueError("it is something else")
+            size, area, mirrored, turn = json.loads(metadata["view"])
+            view = View(Picture(None, (size[0], size[1])), None if area is None else tuple(area), mirrored, turn)
+            height, width = json.loads(metadata["grid"])
+            levels = tuple(tensors[str(number)] for number in range(len(tensors)))
+            if not levels or any(level.dim() != 4 or not level.isfinite().all() for level in levels):
+                raise ValueError("its levels are no feature maps")
+        except WeightsError as error:
+            raise InputError(str(error)) from None
+        except (ValueError, KeyError, TypeError, IndexError, RuntimeError) as error:
+            raise InputError(f"{path} is not a file of features: {error}") from None
+        return Features(levels, (height, width), view, Fingerprint(metadata["fingerprint"]))
+
+
+Value = TypeVar("Value")
+"""Features, a tensor, or (where nothing goes to disk) anything that says its ``nbytes``."""
+
+
+class FeatureCache(Generic[Value]):
+    """Values that are computed once: in memory, the least recently used first pushed out to a temporary file.
+
+    The file has no name: it vanishes with the process, however that ends. Threads may share a cache. A copy, a
+    pickle, and the cache of a forked process begin empty.
+
+    Args:
+        memory_bytes: what may be kept in memory.
+        disk: off: what does not fit into memory is forgotten.
+        dtype: of kept numbers; also of those just computed, so that all times are equal. ``None``: as they come.
+
+    Example:
+        >>> with FeatureCache(memory_bytes=0) as cache:
+        ...     first = cache.get("a", lambda: torch.ones(2))
+        ...     second = cache.get("a", lambda: torch.zeros(2))  # kept: not computed again
+        >>> second.tolist(), cache.computed
+        ([1.0, 1.0], 1)
+    """
+
+    def __init__(
+        self, memory_bytes: int = MEMORY_BYTES, disk: bool = True, dtype: torch.dtype | None = None
+    ) -> None:
+        self.memory_bytes, self.disk, self.dtype = memory_bytes, disk, dtype
+        self._begin()
+
+    def _begin(self) -> None:
+        self.computed = 0
+        """How many values were computed."""
+        self.nbytes = 0
+        """Memory that is in use."""
+        self._kept: OrderedDict[tuple[str, Hashable], Value] = OrderedDict()
+        self._places: dict[tuple[str, Hashable], tuple[Value, list[tuple[int, torch.Size, torch.dtype]]]] = {}
+        self._file: IO[bytes] | None = None
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("memory_bytes", "disk", "dtype")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._begin()
+
+    def __enter__(self) -> "FeatureCache[Value]":
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-        self._kept.clear()
+        self.close()
 
-    def pyramid(self, picture: Path | Image.Image, branch: str = "source", keep: bool = True) -> Pyramid:
-        """The picture's features; ``branch`` matters only for separate backbones.
+    def __del__(self) -> None:
+        if getattr(self, "_file", None) is not None:
+            cast(IO[bytes], self._file).close()
+
+    def close(self) -> None:
+        """Forget everything."""
+        if self._file is not None:
+            self._file.close()
+        self._file, self.nbytes = None, 0
+        self._kept.clear()
+        self._places.clear()
+
+    def get(self, key: Hashable, compute: Callable[[], Value], owner: str = "") -> Value:
+        """The value of a key, computed if it is not known.
 
         Args:
-            picture: a file, or an RGB picture.
-            branch: ``"source"`` or ``"target"``.
-            keep: off: for a picture that will hardly be asked for again; what is computed now is not stored.
+            key: says all that decides the value.
+            compute: makes it.
+            owner: whose it is; see :meth:`drop`.
         """
-        if self.model.target_backbone is None:
-            branch = "source"
-        image = None
-        if isinstance(picture, Path):
-            key: Key = (picture, branch)
-        else:
-            image = to_tensor(picture, self.model.config.image_size)[None]
-            key = (hashlib.sha256(image.numpy().tobytes()).digest(), branch)
-        if key in self._kept:
-            self._kept.move_to_end(key)
-            return self._kept[key]
-        if key in self._files:
-            file, size = self._files[key]
-            stored = load_file(file, device=str(next(self.model.parameters()).device))
-            pyramid = Pyramid([stored[str(number)] for number in range(len(stored))], size)
-        else:
-            if image is None:
-                assert isinstance(picture, Path)
-                image = self._open(picture)
-            pyramid = self._compute(image, branch)
-        if keep:
-            self._keep(key, pyramid)
-        return pyramid
-
-    def size(self, path: Path) -> Size:
-        """(height, width) of a picture file whose features were asked for."""
-        return self._sizes[path]
-
-    def _open(self, path: Path) -> Tensor:
-        picture = to_picture(path)
-        self._sizes[path] = (picture.height, picture.width)
-        return to_tensor(picture, self.model.config.image_size)[None]
-
-    def _compute(self, image: Tensor, branch: str) -> Pyramid:
-        with torch.inference_mode():
-            features = self.model.features(image.to(next(self.model.parameters())), branch)
+        known = self.find(key, owner)
+        if known is not None:
+            return known
+        value = compute()
+        with self._lock:
             self.computed += 1
-            return self.model.head.pyramid(features)
+        return self.put(key, value, owner)
 
-    def _keep(self, key: Key, pyramid: Pyramid) -> None:
-        self._kept[key] = pyramid
-        self._bytes += _bytes(pyramid)
-        while self._bytes > self.memory_bytes and len(self._kept) > 1:
+    def find(self, key: Hashable, owner: str = "") -> Value | None:
+        """The value of a key, if it is known."""
+        if self._process != os.getpid():  # a forked process must not write into its parent's file
+            self._begin()
+        with self._lock:
+            if (owner, key) in self._kept:
+                self._kept.move_to_end((owner, key))
+                return self._kept[owner, key]
+            place = self._places.get((owner, key))
+            if place is None:
+                return None
+            value = self._read(*place)
+            self._keep((owner, key), value)
+            return value
+
+    def put(self, key: Hashable, value: Value, owner: str = "") -> Value:
+        """Keep a value, and give it back as it is kept."""
+        if self.dtype is not None:
+            value = cast(Any, value).to(self.dtype)
+        with self._lock:
+            self._places.pop((owner, key), None)
+            self._keep((owner, key), value)
+        return value
+
+    def drop(self, owner: str) -> None:
+        """Forget everything of one owner at once."""
+        with self._lock:
+            for key in [key for key in self._kept if key[0] == owner]:
+                self.nbytes -= cast(Any, self._kept.pop(key)).nbytes
+            for key in [key for key in self._places if key[0] == owner]:
+                del self._places[key]
+
+    def _keep(self, key: tuple[str, Hashable], value: Value) -> None:
+        if key in self._kept:
+            self.nbytes -= cast(Any, self._kept.pop(key)).nbytes
+        self._kept[key] = value
+        self.nbytes += cast(Any, value).nbytes
+        while self.nbytes > self.memory_bytes and self._kept:
             oldest, pushed_out = self._kept.popitem(last=False)
-            self._bytes -= _bytes(pushed_out)
-            if oldest not in self._files:
-                self._files[oldest] = (self._write(pushed_out), pushed_out.size)
+            self.nbytes -= cast(Any, pushed_out).nbytes
+            if self.disk and oldest not in self._places:
+                self._places[oldest] = self._write(pushed_out)
 
-    def _write(self, pyramid: Pyramid) -> Path:
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="chmnet-features-"))
-        file = self._folder / f"{len(self._files)}.safetensors"
+    def _write(self, value: Value) -> tuple[Value, list[tuple[int, torch.Size, torch.dtype]]]:
+        """Put the numbers of a value into the file; what is left of it in memory has none."""
+        tensors = value.levels if isinstance(value, Features) else (cast(Tensor, value),)
+        places = []
         try:
-            save_file({str(number): level.contiguous() for number, level in enumerate(pyramid.levels)}, file)
-        except SafetensorError as error:  # how safetensors reports a full disk
-            raise InputError(f"cannot write features to the temporary folder {self._folder}: {error}") from None
-        return file
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(prefix="chmnet-features-")  # noqa: SIM115 (see close)
+            for tensor in tensors:
+                places.append((self._file.seek(0, os.SEEK_END), tensor.shape, tensor.dtype))
+                self._file.write(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+            self._file.flush()
+        except OSError as error:
+            raise InputError(
+                f"cannot keep features in the temporary folder {tempfile.gettempdir()}: {error.strerror}; "
+                "free space there, or allow more memory"
+            ) from None
+        device = tensors[0].device
+        empty = replace(value, levels=(torch.empty(0, device=device),)) if isinstance(value, Features) else None
+        return cast(Value, torch.empty(0, device=device) if empty is None else empty), places
 
-
-def _bytes(pyramid: Pyramid) -> int:
-    return sum(level.numel() * level.element_size() for level in pyramid.levels)
+    def _read(self, empty: Value, places: list[tuple[int, torch.Size, torch.dtype]]) -> Value:
+        assert self._file is not None, "a place without a file"
+        device = empty.levels[0].device if isinstance(empty, Features) else cast(Tensor, empty).device
+        tensors = []
+        for place, shape, dtype in places:
+            numbers = bytearray(os.pread(self._file.fileno(), shape.numel() * dtype.itemsize, place))
+            tensors.append(torch.frombuffer(numbers, dtype=dtype).view(shape).to(device))
+        return cast(Value, replace(empty, levels=tuple(tensors)) if isinstance(empty, Features) else tensors[0])

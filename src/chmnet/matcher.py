@@ -1,51 +1,53 @@
-"""Pictures in, matches out, in the pixels of the pictures as a person sees them."""
+"""Pictures in, matches out: the only caller of a network at inference, and the only maker of results."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal
 
 import torch
 from numpy.typing import ArrayLike
-from PIL import Image
 
 from chmnet.errors import InputError
-from chmnet.features import FeatureStore
+from chmnet.features import FeatureCache, Features, Fingerprint
 from chmnet.geometry import Size
 from chmnet.nn.chmnet import CHMNet, Pyramid
 from chmnet.nn.inference import for_inference
 from chmnet.ops.correlation import CHUNK_BYTES
-from chmnet.pictures import PictureLike, to_picture
+from chmnet.pictures import PictureLike, View
 from chmnet.result import Matches, MatchResult
 from chmnet.weights import DEFAULT_MODEL, load_model
 
-__all__ = ["MatchResult", "Matcher", "Matches", "match"]
+__all__ = ["MatchResult", "Matcher", "Matches", "choose_device", "match"]
 
-STORE_BYTES = 64 * 2**20
+CACHE_BYTES = 64 * 2**20
 """Features of many pictures that are kept in memory, between the large tensors of the matching, which makes them
-take several times as much; the others go to a temporary folder."""
+take several times as much; the others go to a temporary file."""
 
-
-class _Prepared(NamedTuple):
-    picture: Image.Image
-    pyramid: Pyramid
+Matchable = PictureLike | View | Features
+"""What can be matched: a picture, a view of one, or features that were extracted before."""
+OnError = Literal["raise", "return"]
 
 
 class Matcher:
     """Matches pairs of pictures with one model.
 
-    Pictures are paths, PIL images, NumPy arrays or tensors of any size; see :func:`chmnet.pictures.to_picture`.
+    Pictures are paths, bytes, PIL images, arrays or tensors of any size; see :class:`chmnet.pictures.Picture`.
+    Threads may share a matcher; it can be pickled, copied, and used after a fork.
 
     Args:
         model: a known name, a model file, or a network.
-        device: ``"auto"`` (CUDA, else Apple's MPS, else the CPU), or a device as PyTorch calls it. Results are on
-            the CPU, whatever it is.
+        device: ``"auto"`` (CUDA, else Apple's MPS, else the CPU), or a device as PyTorch calls it.
         memory_mb: most memory that matching one pair may take beside the network; ``None``: no limit.
+        cache: keeps the features of every picture; ``None``: only :meth:`match_many` keeps some, while it runs.
+        backbone_weights: of a model that comes without them; see :func:`chmnet.load_model`.
+        image_size: (height, width) that pictures are resized to; ``None``: the model's own.
 
     Raises:
         InputError: there is no such device here.
 
     Example:
+        >>> from PIL import Image
         >>> matcher = Matcher("nearest-neighbour")
         >>> picture = Image.radial_gradient("L").convert("RGB")
         >>> result = matcher.match(picture, picture)
@@ -58,84 +60,148 @@ class Matcher:
         model: str | Path | CHMNet = DEFAULT_MODEL,
         device: str | torch.device = "auto",
         memory_mb: float | None = None,
+        cache: FeatureCache[Features] | None = None,
+        backbone_weights: str | Path = "",
+        image_size: Size | None = None,
     ) -> None:
         self.device = choose_device(device)
-        network = model if isinstance(model, CHMNet) else load_model(model)
+        network = model if isinstance(model, CHMNet) else load_model(model, backbone_weights=backbone_weights)
         self.model = for_inference(network).to(self.device)
         self.memory_mb = memory_mb
+        self.cache = cache
+        self.image_size: Size = image_size or (self.model.config.image_size[0], self.model.config.image_size[1])
+        self.fingerprint = Fingerprint(self.model)
 
-    def match(self, source: PictureLike, target: PictureLike, scales: bool = False) -> MatchResult:
+    def extract(self, picture: Matchable, branch: str = "source", owner: str = "") -> Features:
+        """All that matching needs of a picture, or of a view of one; from the cache, if there is one.
+
+        Args:
+            picture: features of this model are given back as they are.
+            branch: ``"source"`` or ``"target"``; only models with two backbones tell them apart.
+            owner: whose the features are in the cache; see :meth:`chmnet.features.FeatureCache.drop`.
+
+        Raises:
+            InputError: the picture cannot be read, or the features are another model's.
+        """
+        return self._extract(picture, branch, self.cache, owner)
+
+    def _extract(
+        self, picture: Matchable, branch: str, cache: FeatureCache[Features] | None, owner: str = ""
+    ) -> Features:
+        if isinstance(picture, Features):
+            if picture.fingerprint != self.fingerprint:
+                raise InputError("these features were made by another model; extract them with this one")
+            return picture
+        view = View.of(picture)
+        if self.model.target_backbone is None:
+            branch = "source"
+        if cache is None:
+            return self._compute(view, branch)
+        key = (view, branch, self.image_size, self.fingerprint)
+        found = cache.get(key, lambda: self._compute(view, branch), owner)
+        view.picture.forget()  # a cache keeps features, not pixels
+        return found
+
+    def _compute(self, view: View, branch: str) -> Features:
+        image = view.tensor(self.image_size)[None].to(next(self.model.parameters()))
+        with torch.inference_mode():
+            pyramid = self.model.head.pyramid(self.model.features(image, branch))
+        return Features(tuple(pyramid.levels), pyramid.size, view, self.fingerprint)
+
+    def match(self, source: Matchable, target: Matchable, scales: bool = False) -> MatchResult:
         """Match two pictures of any size.
 
         Args:
             source: the picture whose points are asked about.
             target: the picture to find them in.
             scales: keep which scales won, for :meth:`MatchResult.winning_scales`; models of one scale have none.
-        """
-        with FeatureStore(self.model) as store:
-            return self._compare(
-                self._prepare(source, "source", store), self._prepare(target, "target", store), scales
-            )
 
-    def match_many(self, pairs: Iterable[tuple[PictureLike, PictureLike]]) -> Iterator[MatchResult]:
+        Raises:
+            InputError: a picture cannot be read.
+        """
+        return self._compare(self.extract(source, "source"), self.extract(target, "target"), scales)
+
+    def match_many(self, pairs: Iterable[tuple[Matchable, Matchable]], errors: OnError = "raise") -> Iterator[Any]:
         """Match pairs one after the other, each picture's features computed once; the numbers are :meth:`match`'s.
 
         Pairs are taken one by one as results are asked for. Features that do not fit into memory go to disk.
-        """
-        with FeatureStore(self.model, STORE_BYTES) as store:
-            for source, target in pairs:
-                yield self._compare(self._prepare(source, "source", store), self._prepare(target, "target", store))
-
-    def one_to_many(self, source: PictureLike, targets: Iterable[PictureLike]) -> Iterator[MatchResult]:
-        """Match one picture with each of many, one by one as they are asked for; the numbers are :meth:`match`'s.
-
-        Features of the source are computed once, those of a target are forgotten with its result: a thousand
-        targets take no more memory than one.
-        """
-        with FeatureStore(self.model) as store:
-            first = self._prepare(source, "source", store)
-            for target in targets:
-                yield self._compare(first, self._prepare(target, "target", store, keep=False))
-
-    def _prepare(self, picture: PictureLike, branch: str, store: FeatureStore, keep: bool = True) -> _Prepared:
-        opened = to_picture(picture)
-        return _Prepared(opened, store.pyramid(opened, branch, keep))
-
-    def _compare(self, source: _Prepared, target: _Prepared, scales: bool = False) -> MatchResult:
-        sizes = [(each.picture.height, each.picture.width) for each in (source, target)]
-        result = self.match_pyramids(source.pyramid, target.pyramid, sizes[0], sizes[1], scales)
-        return replace(result, source_picture=source.picture, target_picture=target.picture)
-
-    def match_pyramids(
-        self, source: Pyramid, target: Pyramid, source_size: Size, target_size: Size, scales: bool = False
-    ) -> MatchResult:
-        """As :meth:`match`, for those who keep features themselves.
 
         Args:
-            source: features of the source, from the network's ``head.pyramid``.
-            target: likewise.
-            source_size: (height, width) of the picture as a person sees it, in whose pixels points are.
-            target_size: likewise.
-            scales: see :meth:`match`.
+            pairs: sources and targets.
+            errors: what happens where a picture cannot be read: ``"raise"`` ends all; ``"return"`` gives the error
+                in the place of the result.
+
+        Yields:
+            A :class:`MatchResult` for each pair, or an :class:`chmnet.errors.InputError`.
         """
-        head, size = self.model.head, self.model.config.image_size
+        _check_errors(errors)
+        with FeatureCache[Features](CACHE_BYTES) as own:
+            cache = self.cache or own
+            for source, target in pairs:
+                try:
+                    features = self._extract(source, "source", cache), self._extract(target, "target", cache)
+                except InputError as error:
+                    if errors == "raise":
+                        raise
+                    yield error
+                else:
+                    yield self._compare(*features)
+
+    def one_to_many(
+        self, source: Matchable, targets: Iterable[Matchable], errors: OnError = "raise"
+    ) -> Iterator[Any]:
+        """Match one picture with each of many, one by one as they are asked for; the numbers are :meth:`match`'s.
+
+        Features of the source are computed once, those of a target are forgotten with its result (unless the
+        matcher has a cache): a thousand targets take no more memory than one.
+
+        Args:
+            source: an error in reading it is raised always.
+            targets: where to find its points.
+            errors: see :meth:`match_many`.
+
+        Yields:
+            A :class:`MatchResult` for each target, or an :class:`chmnet.errors.InputError`.
+        """
+        _check_errors(errors)
+        first = self.extract(source, "source")
+        for target in targets:
+            try:
+                second = self.extract(target, "target")
+            except InputError as error:
+                if errors == "raise":
+                    raise
+                yield error
+            else:
+                yield self._compare(first, second)
+
+    def _compare(self, source: Features, target: Features, scales: bool = False) -> MatchResult:
+        model, config = self.model, self.model.config
         chunk_bytes = CHUNK_BYTES
         if self.memory_mb is not None:
-            chunk_bytes = self.model.chunk_bytes(size, size, self.memory_mb)
+            chunk_bytes = model.chunk_bytes(self.image_size, self.image_size, self.memory_mb)
+        like = next(model.parameters())
+        sides = [Pyramid([level.to(like) for level in side.levels], side.grid) for side in (source, target)]
         pairs = None
         with torch.inference_mode():
-            if scales and head.over_scales:
-                correlation, pairs = head.match_with_scales(source, target, chunk_bytes)
+            if scales and model.head.over_scales:
+                scores, pairs = model.head.match_with_scales(sides[0], sides[1], chunk_bytes)
             else:
-                correlation = head.match(source, target, chunk_bytes)
+                scores = model.head.match(sides[0], sides[1], chunk_bytes)
         return MatchResult(
-            correlation.cpu(),
-            source_size,
-            target_size,
-            self.model.config.transfer,
-            scale_pairs=None if pairs is None else pairs.cpu(),
-            scales=tuple(head.scales),
+            scores,
+            source.view,
+            target.view,
+            config.transfer,
+            config.transfer.calibration,
+            scale_pairs=pairs,
+            scales=tuple(model.head.scales),
         )
+
+
+def _check_errors(errors: str) -> None:
+    if errors not in ("raise", "return"):
+        raise InputError(f"errors must be raise or return, got {errors!r}")
 
 
 def match(
@@ -158,6 +224,7 @@ def match(
         InputError: a picture cannot be read, or the keypoints are no points.
 
     Example:
+        >>> from PIL import Image
         >>> picture = Image.radial_gradient("L")
         >>> result = match(picture, picture, keypoints=[[100, 140], [90, 50]], model="nearest-neighbour")
         >>> result.keypoints.target.shape, result.flow().shape, result.warp().size

@@ -51,7 +51,7 @@ class Picture:
               bool, or floats from 0 to 1;
             * a tensor ``3 H W``, ``1 3 H W``, ``H W 3`` or ``H W`` (also 1 or 4 channels) with such values; where
               both of the first two forms fit, channels come first.
-        size: (height, width) of a picture that is not at hand; only with the source ``None``.
+        size: (height, width) of the whole picture, where the source shows it smaller, or is ``None``: not at hand.
 
     Raises:
         InputError: the source is none of these.
@@ -98,14 +98,14 @@ class Picture:
 
     @property
     def image(self) -> Image.Image:
-        """Its pixels, decoded once and kept; see :meth:`forget`.
+        """Its pixels, decoded once and kept (see :meth:`forget`); perhaps fewer than :attr:`size` says.
 
         Raises:
             InputError: it cannot be read, or is not at hand.
         """
         if self._image is None:
             self._image = self._decode()
-            self._size = (self._image.height, self._image.width)
+            self._size = self._size or (self._image.height, self._image.width)
         return self._image
 
     @property
@@ -233,7 +233,12 @@ class View:
         """What is seen, in the picture's own pixels."""
         image = self.picture.image
         if self.area is not None:
-            image = image.crop(self.area)
+            height, width = self.picture.size
+            across, down = image.width / width, image.height / height
+            left, top, right, bottom = self.area
+            image = image.crop(
+                (round(left * across), round(top * down), round(right * across), round(bottom * down))
+            )
         if self.mirrored:
             image = ImageOps.mirror(image)
         return image.transpose(_TURNS[self.turn]) if self.turn else image

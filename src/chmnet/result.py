@@ -1,14 +1,14 @@
-"""What matching two pictures found: points moved, dense flow, warps, confidence, in pixels of the pictures."""
+"""What matching two pictures found: points moved, flow, warps, confidence, in pixels of the whole pictures."""
 
 import operator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float32, Float64
+from jaxtyping import Float, Float32, Float64
 from numpy.typing import ArrayLike
 from PIL import Image
 from torch import Tensor
@@ -16,17 +16,23 @@ from torch import Tensor
 from chmnet.config import CONFIDENCE_THRESHOLD, TransferConfig
 from chmnet.errors import InputError
 from chmnet.geometry import Size, grid_points, normalised_to_pixels, pixels_to_normalised
-from chmnet.nn.confidence import confidence_map
-from chmnet.nn.transfer import (
+from chmnet.ops.correlation import exchange
+from chmnet.ops.transfer import (
+    Located,
+    PositionMap,
+    border_trust,
+    confidence_map,
+    locate,
+    match_evidence,
     match_probabilities,
+    match_scores,
     nearest_cell,
     sample_grid,
     sampler_weights,
     soft_argmax,
 )
-from chmnet.ops.correlation import exchange
-from chmnet.pictures import MAX_PIXELS, PictureLike, to_picture
-from chmnet.result_file import StoredResult, load_result, save_result
+from chmnet.pictures import MAX_PIXELS, PictureLike, View, to_picture
+from chmnet.result_file import describe_view, load_result, save_result
 from chmnet.warping import dense_strips, draw_warped, smooth_positions, spline_positions
 
 
@@ -43,16 +49,19 @@ class Matches(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class MatchResult:
-    """What matching two pictures found. Points are (x, y) in pixels, sizes are (height, width)."""
+    """What matching two pictures found. Points are (x, y) in pixels, sizes are (height, width).
 
-    correlation: Tensor = field(repr=False)
+    :class:`chmnet.Matcher` makes results. Scores stay on the device that computed them, answers are NumPy arrays.
+    """
+
+    scores: Tensor = field(repr=False)
     """``1 1 hs ws ht wt``: score of every pair of grid positions."""
-    source_size: Size
-    target_size: Size
+    source: View
+    """What was seen of the source picture."""
+    target: View
     config: TransferConfig
-    source_picture: Image.Image | None = field(default=None, repr=False)
-    """What was matched, upright RGB; ``None`` after :meth:`load`."""
-    target_picture: Image.Image | None = field(default=None, repr=False)
+    calibration: tuple[float, ...] = ()
+    """See :func:`chmnet.ops.transfer.calibrated`; empty: confidence is cycle consistency."""
     scale_pairs: Tensor | None = field(default=None, repr=False)
     """``1 hs ws ht wt`` on the grid of the features: number of the winning pair of scales, if it was asked for."""
     scales: tuple[float, ...] = (1.0,)
@@ -61,49 +70,72 @@ class MatchResult:
     """The points that were asked for when matching, if any."""
 
     def __eq__(self, other: object) -> bool:
-        """Whether both hold the same scores between pictures of the same sizes; the pictures do not count."""
+        """Whether both hold the same scores between views of the same sizes; the pictures do not count."""
         if not isinstance(other, MatchResult):
             return NotImplemented
-        mine, theirs = ((r.source_size, r.target_size, r.config, r.scales) for r in (self, other))
-        return mine == theirs and torch.equal(self.correlation, other.correlation)
+        mine, theirs = (
+            (*map(describe_view, (r.source, r.target)), r.config, r.calibration, r.scales) for r in (self, other)
+        )
+        return mine == theirs and torch.equal(self.scores, other.scores)
 
     @property
-    def _source_grid(self) -> Size:
-        return self.correlation.shape[2], self.correlation.shape[3]
+    def source_size(self) -> Size:
+        """(height, width) of the whole source picture."""
+        return self.source.picture.size
 
     @property
-    def _target_grid(self) -> Size:
-        return self.correlation.shape[4], self.correlation.shape[5]
+    def target_size(self) -> Size:
+        """(height, width) of the whole target picture."""
+        return self.target.picture.size
+
+    @property
+    def source_picture(self) -> Image.Image | None:
+        """The whole source picture, upright RGB; ``None`` after :meth:`load`."""
+        return self.source.picture.image if self.source.picture.at_hand else None
+
+    @property
+    def target_picture(self) -> Image.Image | None:
+        """The whole target picture, upright RGB; ``None`` after :meth:`load`."""
+        return self.target.picture.image if self.target.picture.at_hand else None
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the scores."""
+        return self.scores.nbytes + (0 if self.scale_pairs is None else self.scale_pairs.nbytes)
 
     @cached_property
-    def positions(self) -> Tensor:
-        """``1 hs ws 2``: where every position of the source grid lies in the target, normalised."""
-        return soft_argmax(self.correlation, self.config)
+    def _there(self) -> Located:
+        return locate(self.scores, self.config)
 
     @cached_property
-    def back_positions(self) -> Tensor:
-        """``1 ht wt 2``: where every position of the target grid lies in the source, normalised."""
-        return soft_argmax(exchange(self.correlation), self.config)
+    def _back(self) -> Located:
+        return locate(exchange(self.scores), self.config)
 
     @cached_property
-    def _confidences(self) -> Tensor:
-        """``1 hs ws``."""
-        return confidence_map(self.correlation, self.config, self.positions, self.back_positions)
+    def _positions(self) -> Float[Tensor, "1 hs ws 2"]:
+        """Positions alone, where nobody asked for confidence: no entropy is computed."""
+        return self._there.positions if "_there" in vars(self) else soft_argmax(self.scores, self.config)
 
     @cached_property
-    def _back_confidences(self) -> Tensor:
-        """``1 ht wt``."""
-        turned = exchange(self.correlation)
-        return confidence_map(turned, self.config, self.back_positions, self.positions)
+    def forward(self) -> PositionMap:
+        """Where every position of the source grid lies in the target view, normalised, and its confidence."""
+        confidence = confidence_map(self._there, self._back.positions, self.calibration)
+        return PositionMap(self._there.positions[0], confidence[0])
+
+    @cached_property
+    def backward(self) -> PositionMap:
+        """Where every position of the target grid lies in the source view, normalised, and its confidence."""
+        confidence = confidence_map(self._back, self._there.positions, self.calibration)
+        return PositionMap(self._back.positions[0], confidence[0])
 
     @property
     def confidence(self) -> Float32[np.ndarray, "hs ws"]:
         """How far the match of every position of the source grid can be trusted, 0 … 1.
 
         Of a calibrated model, such as the default one, about the share of such matches that are right, that is
-        within a tenth of the picture; see :func:`chmnet.nn.confidence_map`.
+        within a tenth of the picture; see :func:`chmnet.ops.transfer.confidence_map`.
         """
-        return self._confidences[0].float().numpy()
+        return self.forward.confidence.float().cpu().numpy()
 
     def transfer(self, points: ArrayLike) -> Matches:
         """Find points of the source picture in the target picture.
@@ -114,30 +146,54 @@ class MatchResult:
         Raises:
             InputError: the points are not finite numbers in rows of two.
         """
-        rows = _check_points(points)
-        confidence = self._read(self._confidences[..., None], rows)[:, 0]
+        rows = check_points(points)
+        confidence = self._read(self.forward.confidence[None, ..., None], rows)[:, 0]
         return Matches(rows, self.locate(rows), confidence.clip(0, 1))  # a mean of ones may round to above one
 
     def locate(self, points: ArrayLike) -> np.ndarray:
         """As :meth:`transfer`, but only the points of the target: half the work."""
-        moved = self._read(self.positions, _check_points(points))
-        return normalised_to_pixels(moved, self.target_size)
+        return self.target.to_picture(self._read(self._positions, check_points(points)))
 
-    def _read(self, values: Tensor, points: np.ndarray) -> np.ndarray:
+    def evidence_at(self, points: ArrayLike) -> tuple[Float64[np.ndarray, "n 3"], Float64[np.ndarray, " n"]]:
+        """What speaks against the match of each point, and how far its place in the target can be trusted.
+
+        See :func:`chmnet.ops.transfer.match_evidence` and :func:`chmnet.ops.transfer.border_trust`.
+        """
+        rows, back = check_points(points), self._back.positions
+        border = border_trust(self._there.positions, (back.shape[1], back.shape[2]))[..., None]
+        return self._read(match_evidence(self._there, back), rows), self._read(border, rows)[:, 0]
+
+    def scores_at(self, source: ArrayLike, target: ArrayLike) -> Float32[np.ndarray, " n"]:
+        """Score of each match of a point of the source with one of the target, on the nearest grid positions."""
+        rows = (
+            self._normalised(self.source, source, self.scores),
+            self._normalised(self.target, target, self.scores),
+        )
+        return match_scores(self.scores, *rows)[0].float().cpu().numpy()
+
+    def _read(self, values: Float[Tensor, "1 h w k"], points: np.ndarray) -> np.ndarray:
         """Read a map of the source grid at points in pixels."""
-        normalised = pixels_to_normalised(torch.from_numpy(points), self.source_size)
-        return sample_grid(values, normalised.to(values.dtype)[None], self.config)[0].double().numpy()
+        return (
+            sample_grid(values, self._normalised(self.source, points, values), self.config)[0]
+            .double()
+            .cpu()
+            .numpy()
+        )
+
+    @staticmethod
+    def _normalised(view: View, points: ArrayLike, like: Tensor) -> Float[Tensor, "1 n 2"]:
+        return torch.from_numpy(view.from_picture(check_points(points))).to(like)[None]
 
     def matches(self, top: int = 300) -> Matches:
-        """The most trustworthy matches of the grid, the best first."""
+        """The most confident matches of the grid, the best first."""
         if top < 1:
             raise InputError(f"the number of matches must be at least 1, got {top}")
-        positions, confidence = self.positions[0], self._confidences.flatten()
-        best = confidence.argsort(descending=True, stable=True)[:top]
-        grid = grid_points((positions.shape[0], positions.shape[1]), like=positions)
-        source = normalised_to_pixels(grid.flatten(0, 1)[best].double(), self.source_size)
-        target = normalised_to_pixels(positions.flatten(0, 1)[best].double(), self.target_size)
-        return Matches(source.numpy(), target.numpy(), confidence[best].double().numpy())
+        positions, confidence = (values.double().cpu() for values in self.forward)
+        best = confidence.flatten().argsort(descending=True, stable=True)[:top]
+        grid = grid_points((positions.shape[0], positions.shape[1]), like=self.forward.positions).double().cpu()
+        source = self.source.to_picture(grid.flatten(0, 1)[best])
+        target = self.target.to_picture(positions.flatten(0, 1)[best])
+        return Matches(source.numpy(), target.numpy(), confidence.flatten()[best].numpy())
 
     def flow(self, size: Size | None = None, direction: str = "forward") -> Float32[np.ndarray, "h w 2"]:
         """Displacement (x, y) of every point of one picture to its match in the other, in pixels.
@@ -153,28 +209,31 @@ class MatchResult:
             InputError: the direction is unknown, or the size is not two whole numbers, too small or too large.
 
         Example:
-            >>> same = MatchResult(50 * torch.eye(16).view(1, 1, 4, 4, 4, 4), (40, 60), (40, 60), TransferConfig())
+            >>> whole = View.of(np.zeros((40, 60)))
+            >>> same = MatchResult(50 * torch.eye(16).view(1, 1, 4, 4, 4, 4), whole, whole, TransferConfig())
             >>> flow = same.flow(size=(8, 12))
             >>> flow.shape, float(abs(flow).max()) < 0.01
             ((8, 12, 2), True)
         """
         if direction not in ("forward", "backward"):
             raise InputError(f"direction must be forward or backward, got {direction!r}")
-        forward = direction == "forward"
-        start, end = (self.source_size, self.target_size) if forward else (self.target_size, self.source_size)
-        size = _check_size(start if size is None else size)
-        positions = (self.positions if forward else self.back_positions).float()
+        start, end, positions = self.source, self.target, self._positions
+        if direction == "backward":
+            start, end, positions = self.target, self.source, self._back.positions
+        size = _check_size(start.picture.size if size is None else size)
         output = np.empty((*size, 2), dtype=np.float32)
-        for rows, moved, centres in dense_strips(positions, size):
-            there = normalised_to_pixels(moved.clamp(-1, 1), end)
-            output[rows] = (there - normalised_to_pixels(centres, start)).numpy()
+        for rows, moved, centres in dense_strips(positions.float().cpu(), size, start):
+            there = end.to_picture(moved.clamp(-1, 1))
+            output[rows] = (there - normalised_to_pixels(centres, start.picture.size)).numpy()
         return output
 
     def confidence_at(self, size: Size | None = None) -> Float32[np.ndarray, "h w"]:
         """The confidence of every point of a forward :meth:`flow` of the same size."""
         size = _check_size(self.source_size if size is None else size)
         output = np.empty(size, dtype=np.float32)
-        for rows, values, _ in dense_strips(self._confidences.float()[..., None], size):
+        for rows, values, _ in dense_strips(
+            self.forward.confidence.float().cpu()[None, ..., None], size, self.source
+        ):
             output[rows] = values[..., 0].clamp(0, 1).numpy()
         return output
 
@@ -206,11 +265,13 @@ class MatchResult:
         if drawn is None:
             raise InputError("a result that was loaded holds no pictures; give the picture to warp")
         size = _check_size(self.target_size if size is None else size)
-        if method == "flow":
-            positions = smooth_positions(self.back_positions.float(), self._back_confidences.float())
-        else:
-            positions = self._spline(keypoints)
-        return draw_warped(drawn, positions, size)
+        if method == "tps":
+            return draw_warped(drawn, self._spline(keypoints), size)
+        positions, confidence = (values.float().cpu()[None] for values in self.backward)
+        smooth = smooth_positions(positions, confidence)
+        return draw_warped(
+            drawn, pixels_to_normalised(self.source.to_picture(smooth), self.source_size), size, self.target
+        )
 
     def _spline(self, keypoints: Matches | None) -> Tensor:
         exact = keypoints is not None
@@ -218,8 +279,8 @@ class MatchResult:
             keypoints = self.matches(top=600)
             sure = keypoints.confidence >= CONFIDENCE_THRESHOLD
             keypoints = Matches(*(values[sure] for values in keypoints))
-        source = pixels_to_normalised(_check_points(keypoints.source), self.source_size)
-        target = pixels_to_normalised(_check_points(keypoints.target), self.target_size)
+        source = pixels_to_normalised(check_points(keypoints.source), self.source_size)
+        target = pixels_to_normalised(check_points(keypoints.target), self.target_size)
         if len(source) != len(target):
             raise InputError(f"keypoints must come in pairs, got {len(source)} of the source and {len(target)}")
         return spline_positions(source, target, exact)
@@ -235,15 +296,15 @@ class MatchResult:
         Raises:
             InputError: it is not one point.
         """
-        rows = _check_points(point)
+        rows = check_points(point)
         if len(rows) != 1:
             raise InputError(f"a heat map is of one point, got {len(rows)}")
-        normalised = pixels_to_normalised(torch.from_numpy(rows), self.source_size)
-        weights = sampler_weights(normalised[None].to(self.positions.dtype), self._source_grid, self.config)[0, 0]
+        grid = (self.scores.shape[2], self.scores.shape[3])
+        weights = sampler_weights(self._normalised(self.source, rows, self._positions), grid, self.config)[0, 0]
         cells = weights.nonzero()[:, 0]
-        scores = self.correlation[:, 0].flatten(1, 2)[:, cells, None]
+        scores = self.scores[:, 0].flatten(1, 2)[:, cells, None]
         likely = match_probabilities(scores, self.config)[0, :, 0]
-        return (weights[cells, None, None].to(likely.dtype) * likely).sum(0).float().numpy()
+        return (weights[cells, None, None].to(likely.dtype) * likely).sum(0).float().cpu().numpy()
 
     def winning_scales(self, matches: Matches) -> Float64[np.ndarray, "n 2"]:
         """The scales (source, target) at which each match got its best vote.
@@ -252,18 +313,16 @@ class MatchResult:
             InputError: the model has one scale only, or the scales were not asked for when matching.
         """
         if len(self.scales) == 1:
-            raise InputError(
-                "this model matches at one scale; models with dimensions 6d-4d (the presets paper and reference) "
-                "have several"
-            )
+            raise InputError("this model matches at one scale; models like the paper's have several")
         if self.scale_pairs is None:
             raise InputError("the winning scales were not kept; match with scales=True")
         _, *grids = self.scale_pairs.shape
-        source = pixels_to_normalised(torch.from_numpy(_check_points(matches.source)), self.source_size)
-        target = pixels_to_normalised(torch.from_numpy(_check_points(matches.target)), self.target_size)
-        rows = nearest_cell(source[None], (grids[0], grids[1]))[0]
-        columns = nearest_cell(target[None], (grids[2], grids[3]))[0]
-        pair = self.scale_pairs[0].flatten(2).flatten(0, 1)[rows, columns].numpy()
+        sides = (self.source, matches.source, grids[:2]), (self.target, matches.target, grids[2:])
+        rows, columns = (
+            nearest_cell(torch.from_numpy(view.from_picture(check_points(points)))[None], (size[0], size[1]))[0]
+            for view, points, size in sides
+        )
+        pair = self.scale_pairs[0].flatten(2).flatten(0, 1).cpu()[rows, columns].numpy()
         scales = np.asarray(self.scales, dtype=np.float64)
         return np.stack([scales[pair // len(scales)], scales[pair % len(scales)]], axis=-1)
 
@@ -274,16 +333,7 @@ class MatchResult:
             InputError: the name does not end in ``.safetensors``, the file exists and may not be replaced, or it
                 cannot be written.
         """
-        stored = StoredResult(
-            self.correlation,
-            self.source_size,
-            self.target_size,
-            self.config,
-            self.scale_pairs,
-            self.scales,
-            self.keypoints,
-        )
-        save_result(stored, path, overwrite)
+        save_result({each.name: getattr(self, each.name) for each in fields(self)}, path, overwrite)
 
     @staticmethod
     def load(path: str | Path) -> "MatchResult":
@@ -293,18 +343,17 @@ class MatchResult:
             InputError: there is no such file, or it holds something else.
         """
         stored = load_result(path)
-        return MatchResult(
-            stored.correlation,
-            stored.source_size,
-            stored.target_size,
-            stored.config,
-            scale_pairs=stored.scale_pairs,
-            scales=stored.scales,
-            keypoints=None if stored.keypoints is None else Matches(*stored.keypoints),
-        )
+        if stored["keypoints"] is not None:
+            stored["keypoints"] = Matches(*stored["keypoints"])
+        return MatchResult(**stored)
 
 
-def _check_points(points: ArrayLike) -> np.ndarray:
+def check_points(points: ArrayLike) -> np.ndarray:
+    """Points as a new array of ``n`` rows (x, y).
+
+    Raises:
+        InputError: they are not finite numbers in rows of two.
+    """
     if isinstance(points, Tensor):
         points = points.detach().cpu().double().numpy()  # NumPy has no bfloat16
     try:

@@ -1,110 +1,111 @@
-"""Results of matching in a safetensors file: the scores as they are, sizes and settings in its metadata."""
+"""Results of matching in a safetensors file: the scores as they are, views and settings in its metadata."""
 
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from chmnet import __version__
-from chmnet.config import TransferConfig
-from chmnet.errors import ConfigError, InputError
-from chmnet.files import write_tensors
-from chmnet.geometry import Size
+from chmnet.config import TransferConfig, check_calibration
+from chmnet.errors import ConfigError, InputError, WeightsError
+from chmnet.files import read_tensors, write_tensors
+from chmnet.pictures import Picture, View
 
-FORMAT = "chmnet-result-1"
+FORMAT = "chmnet-result-2"
+FIRST_FORMAT = "chmnet-result-1"
+"""Of version 0.1: whole pictures only, the calibration inside the settings of the transfer."""
 _MAX_SIDE = 2**31
 _KEYPOINTS = ("keypoints.source", "keypoints.target", "keypoints.confidence")
-_DAMAGED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RuntimeError, ConfigError)
+_DAMAGED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RuntimeError, ConfigError, InputError)
 """What a file that was not written here may raise, of a type of numbers that PyTorch hardly knows for example."""
 
 
-class StoredResult(NamedTuple):
-    """What a file holds of a :class:`chmnet.result.MatchResult`."""
-
-    correlation: Tensor
-    source_size: Size
-    target_size: Size
-    config: TransferConfig
-    scale_pairs: Tensor | None
-    scales: tuple[float, ...]
-    keypoints: tuple[np.ndarray, np.ndarray, np.ndarray] | None
-    """Points of the source, of the target, and their confidence."""
-
-
-def save_result(result: StoredResult, path: str | Path, overwrite: bool = False) -> None:
-    """Write a result; see :meth:`chmnet.result.MatchResult.save`."""
+def save_result(fields: dict[str, Any], path: str | Path, overwrite: bool = False) -> None:
+    """Write the fields of a result; see :meth:`chmnet.result.MatchResult.save`."""
     if Path(path).suffix != ".safetensors":
         raise InputError(f"a result file must end in .safetensors, got {Path(path).name!r}")
-    metadata = {
-        "format": FORMAT,
-        "chmnet_version": __version__,
-        "source_size": json.dumps(result.source_size),
-        "target_size": json.dumps(result.target_size),
-        "config": json.dumps(result.config.to_dict()),
-        "scales": json.dumps(result.scales),
+    values = {
+        "source": describe_view(fields["source"]),
+        "target": describe_view(fields["target"]),
+        "config": fields["config"].to_dict(),
+        "calibration": fields["calibration"],
+        "scales": fields["scales"],
     }
-    tensors = {"correlation": result.correlation}
-    if result.scale_pairs is not None:
-        tensors["scale_pairs"] = result.scale_pairs.to(torch.int16)
-    if result.keypoints is not None:
-        for name, values in zip(_KEYPOINTS, result.keypoints, strict=True):
-            tensors[name] = torch.from_numpy(values.copy())  # two of them may be one array, which cannot be saved
+    metadata = {"format": FORMAT, "chmnet_version": __version__}
+    metadata |= {name: json.dumps(value) for name, value in values.items()}
+    tensors = {"correlation": fields["scores"]}
+    if fields["scale_pairs"] is not None:
+        tensors["scale_pairs"] = fields["scale_pairs"].to(torch.int16)
+    if fields["keypoints"] is not None:  # copies: two of them may be one array, which cannot be saved
+        tensors |= {name: torch.tensor(rows) for name, rows in zip(_KEYPOINTS, fields["keypoints"], strict=True)}
     write_tensors(path, tensors, metadata, overwrite)
 
 
-def load_result(path: str | Path) -> StoredResult:
-    """Read a result; see :meth:`chmnet.result.MatchResult.load`."""
+def describe_view(view: View) -> dict[str, Any]:
+    """A view without its picture, as JSON."""
+    return {"size": list(view.picture.size), "area": view.area, "mirrored": view.mirrored, "turn": view.turn}
+
+
+def load_result(path: str | Path) -> dict[str, Any]:
+    """Read the fields of a result; see :meth:`chmnet.result.MatchResult.load`."""
     path = Path(path)
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a result file")
     if not path.is_file():
         raise InputError(f"there is no result file {path}")
     try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            if metadata.get("format") != FORMAT:
-                raise InputError(f"{path} is not a result of matching; MatchResult.save writes such files")
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (SafetensorError, OSError) as error:
-        raise InputError(f"{path} is not a whole safetensors file: {error}") from None
+        tensors, metadata = read_tensors(path)
+    except WeightsError as error:
+        raise InputError(str(error)) from None
+    if metadata.get("format") not in (FORMAT, FIRST_FORMAT):
+        raise InputError(f"{path} is not a result of matching; MatchResult.save writes such files")
     try:
         return _build(tensors, metadata)
     except _DAMAGED as error:
         raise InputError(f"{path} is damaged: {error}") from None
 
 
-def _build(tensors: dict[str, Tensor], metadata: dict[str, str]) -> StoredResult:
-    correlation = tensors["correlation"]
+def _build(tensors: dict[str, Tensor], metadata: dict[str, str]) -> dict[str, Any]:
+    scores = tensors["correlation"]
     scales = tuple(float(scale) for scale in json.loads(metadata["scales"]))
-    if correlation.dim() != 6 or correlation.shape[:2] != (1, 1) or 0 in correlation.shape:
-        raise ValueError(f"its scores have the shape {list(correlation.shape)}")
-    if not correlation.is_floating_point() or not correlation.isfinite().all():
+    if scores.dim() != 6 or scores.shape[:2] != (1, 1) or 0 in scores.shape:
+        raise ValueError(f"its scores have the shape {list(scores.shape)}")
+    if not scores.is_floating_point() or not scores.isfinite().all():
         raise ValueError("its scores are not all finite numbers")
     if not scales or not all(0 < scale < float("inf") for scale in scales):
         raise ValueError(f"its scales are {list(scales)}")
     config = json.loads(metadata["config"])
     if not isinstance(config, dict):
         raise ValueError("its settings are no table")
-    return StoredResult(
-        correlation,
-        _size(json.loads(metadata["source_size"])),
-        _size(json.loads(metadata["target_size"])),
-        TransferConfig.from_dict(config),
-        scale_pairs=_scale_pairs(tensors.get("scale_pairs"), len(scales) ** 2),
-        scales=scales,
-        keypoints=_keypoints(tensors),
-    )
+    if metadata["format"] == FIRST_FORMAT:
+        calibration = config.pop("calibration", ())
+        views = [{"size": json.loads(metadata[f"{side}_size"])} for side in ("source", "target")]
+    else:
+        calibration = json.loads(metadata["calibration"])
+        views = [json.loads(metadata[side]) for side in ("source", "target")]
+    source, target = (_view(**view) for view in views)
+    return {
+        "scores": scores,
+        "source": source,
+        "target": target,
+        "config": TransferConfig.from_dict(config),
+        "calibration": check_calibration(calibration),
+        "scale_pairs": _scale_pairs(tensors.get("scale_pairs"), len(scales) ** 2),
+        "scales": scales,
+        "keypoints": _keypoints(tensors),
+    }
 
 
-def _size(sides: Any) -> Size:
-    height, width = sides
+def _view(size: Any, area: Any = None, mirrored: bool = False, turn: int = 0) -> View:
+    height, width = size
     if not all(type(side) is int and 0 < side < _MAX_SIDE for side in (height, width)):
-        raise ValueError(f"a picture's size is {sides}")
-    return height, width
+        raise ValueError(f"a picture's size is {size}")
+    if area is not None and (len(area) != 4 or not all(type(side) is int for side in area)):
+        raise ValueError(f"the area of a view is {area}")
+    return View(Picture(None, (height, width)), None if area is None else tuple(area), bool(mirrored), turn)
 
 
 def _scale_pairs(pairs: Tensor | None, count: int) -> Tensor | None:

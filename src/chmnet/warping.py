@@ -13,7 +13,8 @@ from PIL import Image
 from torch import Tensor
 
 from chmnet.errors import InputError
-from chmnet.geometry import Size, cell_centres, grid_points
+from chmnet.geometry import Size, cell_centres, grid_points, normalised_to_pixels
+from chmnet.pictures import View
 
 SPLINE_SIDE = 48
 """A spline is computed on a grid of this side, and interpolated in between."""
@@ -26,7 +27,7 @@ _STRIP_PIXELS = 2**20
 
 
 def dense_strips(
-    values: Float[Tensor, "1 h w k"], size: Size
+    values: Float[Tensor, "1 h w k"], size: Size, view: View | None = None
 ) -> Iterator[tuple[slice, Float[Tensor, "rows width k"], Float[Tensor, "rows width 2"]]]:
     """Read a map of a picture's grid smoothly at the middle of every pixel, a few rows at a time.
 
@@ -36,21 +37,33 @@ def dense_strips(
     Args:
         values: any map with its first and last points at the edges.
         size: (height, width) of the picture in pixels.
+        view: what the map is of; ``None``: the whole picture. Beyond a view its nearest edge is read.
 
     Yields:
         Which rows; the values there; the normalised points at which they were read.
     """
     height, width = size
+    if view is not None:  # the map as it would be of an upright view
+        values = torch.rot90(values, -view.turn // 90, (1, 2))
+        values = values.flip(2) if view.mirrored else values
     columns = cell_centres((1, width), like=values)[0, :, 0]
-    across = _cubic_weights(columns, values.shape[2])
+    across = _cubic_weights(_within(columns, view, 0), values.shape[2])
     step = max(1, _STRIP_PIXELS // width)
     for first in range(0, height, step):
         part = slice(first, min(first + step, height))
         rows = cell_centres((height, 1), like=values)[part, 0, 1]
-        down = _cubic_weights(rows, values.shape[1])
+        down = _cubic_weights(_within(rows, view, 1), values.shape[1])
         read = torch.einsum("yh,hwk,xw->yxk", down, values[0], across)
         y, x = torch.meshgrid(rows, columns, indexing="ij")
         yield part, read, torch.stack([x, y], dim=-1)
+
+
+def _within(points: Float[Tensor, " n"], view: View | None, axis: int) -> Float[Tensor, " n"]:
+    """Normalised coordinates of a picture, along x (0) or y (1), as those of an area of it; at most its edges."""
+    if view is None or view.area is None:
+        return points
+    length, first, last = view.picture.size[1 - axis], view.area[axis], view.area[axis + 2]
+    return (((points + 1) * (length / 2) - first) / ((last - first) / 2) - 1).clamp(-1, 1)
 
 
 def _cubic_weights(points: Float[Tensor, " n"], length: int) -> Float[Tensor, "n length"]:
@@ -157,13 +170,16 @@ def _fit(source: np.ndarray, target: np.ndarray, smoothing: float):  # type: ign
     return RBFInterpolator(target, source, kernel="thin_plate_spline", degree=1, smoothing=smoothing)
 
 
-def draw_warped(picture: Image.Image, positions: Float[Tensor, "1 h w 2"], size: Size) -> Image.Image:
+def draw_warped(
+    picture: Image.Image, positions: Float[Tensor, "1 h w 2"], size: Size, view: View | None = None
+) -> Image.Image:
     """Draw a picture through a position map of the frame it is drawn in; what lies outside of it is white.
 
     Args:
         picture: RGB.
         positions: for each point of the frame's grid, the normalised point of the picture to show there.
         size: (height, width) of the frame, in pixels.
+        view: the part of the frame that the map is of; what lies beyond stays white. ``None``: all of it.
     """
     height, width = size
     # Pixels that come closer together are averaged first, or the sampling would leave most of them out.
@@ -175,9 +191,13 @@ def draw_warped(picture: Image.Image, positions: Float[Tensor, "1 h w 2"], size:
     pixels = np.asarray(picture.resize((fewer_columns, fewer_rows), Image.Resampling.BOX))
     image = rearrange(torch.from_numpy(pixels.copy()), "h w c -> 1 c h w").float()
     output = np.empty((height, width, 3), dtype=np.uint8)
-    for rows, at, _ in dense_strips(positions, size):
+    for rows, at, frame in dense_strips(positions, size, view):
         drawn = F.grid_sample(image, at[None], mode="bilinear", padding_mode="border", align_corners=False)[0]
         beyond = (at.abs().amax(-1) > 1)[None]
+        if view is not None and view.area is not None:
+            beyond = beyond | (
+                view.from_picture(normalised_to_pixels(frame, view.picture.size)).abs().amax(-1) > 1
+            )
         drawn = torch.where(beyond, 255.0, drawn).round().clamp(0, 255)
         output[rows] = rearrange(drawn, "c h w -> h w c").byte().numpy()
     return Image.fromarray(output)

@@ -17,9 +17,16 @@ from chmnet.data.pairs import AnnotatedImage, Pair
 from chmnet.errors import ChmnetError, ConfigError, InputError, WeightsError
 from chmnet.evaluation.calibrate import collect_evidence, fit_calibration, recalibrated
 from chmnet.files import read_tensors
-from chmnet.nn import CHMNet, confidence_map, match_evidence, soft_argmax
-from chmnet.nn.confidence import calibrated
+from chmnet.nn import CHMNet
 from chmnet.ops.correlation import exchange
+from chmnet.ops.transfer import (
+    Located,
+    calibrated,
+    confidence_map,
+    locate,
+    match_evidence,
+    soft_argmax,
+)
 from chmnet.training.views import Texture
 from chmnet.weights import load_model, save_calibrated, save_model
 from chmnet.weights.files import read_notes
@@ -108,14 +115,14 @@ def test_nothing_to_tell_apart(right: np.ndarray) -> None:
 # ---------------------------------------------------------------- evidence and the map
 
 
-def maps(correlation: torch.Tensor, config: TransferConfig) -> tuple[torch.Tensor, torch.Tensor]:
-    return soft_argmax(correlation, config), soft_argmax(exchange(correlation), config)
+def maps(correlation: torch.Tensor, config: TransferConfig) -> tuple[Located, torch.Tensor]:
+    return locate(correlation, config), soft_argmax(exchange(correlation), config)
 
 
 def test_nothing_speaks_against_the_identity() -> None:
     identity = 1000 * torch.eye(36).view(1, 1, 6, 6, 6, 6)
     config = TransferConfig()
-    torch.testing.assert_close(match_evidence(identity, config, *maps(identity, config)), torch.zeros(1, 6, 6, 3))
+    torch.testing.assert_close(match_evidence(*maps(identity, config)), torch.zeros(1, 6, 6, 3))
 
 
 def test_evidence_tells_what_is_wrong() -> None:
@@ -124,7 +131,7 @@ def test_evidence_tells_what_is_wrong() -> None:
     correlation[0, 0, 5, 5] = 0
     correlation[0, 0, 5, 5, 0, 0] = 999  # one that goes far away, where another is answered
     config = TransferConfig()
-    miss, spread, roughness = match_evidence(correlation, config, *maps(correlation, config))[0].unbind(-1)
+    miss, spread, roughness = match_evidence(*maps(correlation, config))[0].unbind(-1)
     assert spread[1, 1] == pytest.approx(1)
     assert spread[3, 3] == pytest.approx(0, abs=1e-6)
     assert miss[5, 5] == pytest.approx(np.log1p(np.hypot(5, 5)), rel=1e-3)
@@ -139,8 +146,8 @@ def test_the_map_is_calibrated_where_the_configuration_says_so() -> None:
     correlation[0, 0, 4, 3, 4, 5] = 1000  # the cell there answers that it belongs to (4, 5) as much as to (4, 3)
     correlation[0, 0, 1, 7] = 0  # ends in the middle, which answers that it belongs to itself
     first, *slopes = calibration = (2.0, 1.0, 0.5, 0.25)
-    config = TransferConfig(gaussian_sigma=0, calibration=calibration)
-    found = confidence_map(correlation, config, *maps(correlation, config))[0]
+    config = TransferConfig(gaussian_sigma=0)
+    found = confidence_map(*maps(correlation, config), calibration)[0]
 
     def expected(miss: float, entropy: float, roughness: float, border: float) -> float:
         logit = first - slopes[0] * math.log1p(miss) - slopes[1] * entropy - slopes[2] * math.log1p(roughness)
@@ -152,8 +159,7 @@ def test_the_map_is_calibrated_where_the_configuration_says_so() -> None:
     # At (1, 7) sixteen cells of the grid are near; the displacement (-3, 3) of one is left out of their mean.
     far = math.hypot(3, 3)
     assert found[1, 7] == pytest.approx(expected(far, 1, far * 15 / 16, border=4), rel=1e-4)
-    config = TransferConfig(gaussian_sigma=0)
-    plain = confidence_map(correlation, config, *maps(correlation, config))[0]
+    plain = confidence_map(*maps(correlation, config))[0]
     assert plain[1, 7] == pytest.approx(math.exp(-(far**2) / (2 * 1.5**2)) * (1 - 0.6 * math.exp(-8)), rel=1e-4)
     assert plain[8, 8] == pytest.approx(0.4)
 

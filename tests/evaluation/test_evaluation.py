@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 from typer.testing import CliRunner, Result
 
@@ -21,7 +20,6 @@ from chmnet.data import Pair, deduplicate, load_pairs, training_pairs
 from chmnet.errors import ChmnetError, InputError, WeightsError
 from chmnet.evaluation import Header, PredictionFile, evaluate, open_finished, open_predictions, predict
 from chmnet.evaluation.predict import describe_model
-from chmnet.features import FeatureStore
 from chmnet.matcher import Matcher
 from chmnet.metrics import DEFAULT_PROTOCOLS
 from chmnet.nn import CHMNet
@@ -176,33 +174,6 @@ def test_folder_and_unwritable_place_are_refused(tmp_path: Path, header: Header)
         PredictionFile(tmp_path)
     with pytest.raises(InputError, match="cannot write the predictions"):
         PredictionFile(tmp_path / "none" / "p.jsonl").start(header)
-
-
-def test_store_is_bounded_and_overflows_to_disk(pairs: list[Pair], model: CHMNet) -> None:
-    paths = sorted({side.path for pair in pairs for side in (pair.source, pair.target)})
-    with FeatureStore(model) as large, FeatureStore(model, memory_bytes=1) as small:
-        for _ in range(2):
-            for path in paths:
-                expected, stored = large.pyramid(path), small.pyramid(path)
-                assert expected.size == stored.size
-                for one, other in zip(expected.levels, stored.levels, strict=True):
-                    torch.testing.assert_close(one, other, rtol=0, atol=0)
-        assert large.computed == small.computed == len(paths)
-        assert len(small._kept) == 1
-        folder = small._folder
-        assert folder is not None
-        assert len(list(folder.iterdir())) == len(paths)
-    assert not folder.exists()
-
-
-def test_separate_branches_have_features_of_their_own(pairs: list[Pair]) -> None:
-    config = load_model("nearest-neighbour", changes=SMALL).config
-    torch.manual_seed(1)
-    network = CHMNet(config.replace(backbone={"branches": "separate"})).eval()
-    path = pairs[0].source.path
-    with FeatureStore(network) as store:
-        source, target = store.pyramid(path, "source"), store.pyramid(path, "target")
-    assert not torch.equal(source.levels[0], target.levels[0])
 
 
 COMMAND = ["evaluate", "--dataset", "pf-willow", "--model", "nearest-neighbour", "--set", "image_size=[64, 64]"]

@@ -11,9 +11,9 @@ from torch import Tensor
 from chmnet.config import BackboneConfig, ModelConfig, TransferConfig
 from chmnet.errors import ConfigError, InputError
 from chmnet.nn import CHMNet, HoughMatching, MatchingHead
-from chmnet.nn.transfer import transfer_keypoints
 from chmnet.ops import conv_nd, cosine_correlation, mutual_nearest_neighbour_filter, resize_correlation
 from chmnet.ops.correlation import exchange
+from chmnet.ops.transfer import transfer_keypoints
 
 Size = tuple[int, int]
 

@@ -19,7 +19,7 @@ from chmnet.annotation.vote import join_votes
 from chmnet.formats import read_npz
 from chmnet.geometry import pixels_to_normalised
 from chmnet.matcher import Matcher, MatchResult
-from chmnet.nn.transfer import sampler_weights
+from chmnet.ops.transfer import sampler_weights
 from chmnet.viz.kernels import draw_kernels, titled_kernels
 from chmnet.web.container import heat_of, unpack
 from chmnet.weights import load_model

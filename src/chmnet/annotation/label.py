@@ -22,10 +22,9 @@ from chmnet.data.pairs import AnnotatedImage, Box, Pair
 from chmnet.errors import InputError
 from chmnet.geometry import Size, grid_points, normalised_to_pixels, spread_out
 from chmnet.nn.chmnet import CHMNet, Pyramid
-from chmnet.nn.confidence import match_confidence
 from chmnet.nn.inference import for_inference
-from chmnet.nn.transfer import soft_argmax
-from chmnet.ops.correlation import filter_in_place, resize_correlation
+from chmnet.ops.correlation import exchange, filter_in_place, resize_correlation
+from chmnet.ops.transfer import cycle_consistency, soft_argmax
 from chmnet.pictures import to_picture, to_tensor
 
 GRID: Size = (30, 30)
@@ -198,7 +197,9 @@ def label_pair(
     transfer = members[0].model.config.transfer.replace(temperature=1e-3)
     scores = filter_in_place(scores)
     positions = soft_argmax(scores, transfer)
-    confidence = match_confidence(scores, transfer, positions)[0].flatten().double().numpy()
+    confidence = (
+        cycle_consistency(positions, soft_argmax(exchange(scores), transfer))[0].flatten().double().numpy()
+    )
     grid = grid_points(GRID, like=positions)
     starts = source.to_pixels(grid.flatten(0, 1).double().numpy())
     ends = target.to_pixels(positions[0].flatten(0, 1).double().numpy())

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 from chmnet import __version__
 from chmnet.annotation.records import Moved, PartialFile, Propagated
@@ -16,9 +15,9 @@ from chmnet.annotation.vote import BANDWIDTH, join_votes
 from chmnet.data.coco import Labels
 from chmnet.data.making_pairs import Instance
 from chmnet.errors import InputError
-from chmnet.features import FeatureStore
-from chmnet.nn.chmnet import CHMNet, Pyramid
-from chmnet.nn.inference import for_inference
+from chmnet.features import FeatureCache, Features
+from chmnet.matcher import Matcher
+from chmnet.nn.chmnet import CHMNet
 from chmnet.result import MatchResult
 
 Track = Callable[[list[Path]], Iterable[Path]]
@@ -35,7 +34,12 @@ class Outcome(NamedTuple):
 
 
 def propagate(
-    labels: Labels, targets: list[Path], model: CHMNet, file: PartialFile, track: Track = iter
+    labels: Labels,
+    targets: list[Path],
+    model: CHMNet,
+    file: PartialFile,
+    track: Track = iter,
+    device: str = "auto",
 ) -> Outcome:
     """Find the keypoints of every labelled category in every target.
 
@@ -45,40 +49,37 @@ def propagate(
     Args:
         labels: what is known.
         targets: picture files; what cannot be read is skipped.
-        model: the network, on the device to use.
+        model: the network.
         file: keeps every result as it comes, started with :func:`describe_run`; targets that it has are not
             computed again.
         track: wraps the targets that remain, for a progress bar.
+        device: where the network computes.
     """
-    model = for_inference(model)
     known = {path: result for path in targets if (result := file.get(path)) is not None}
     remaining = [path for path in targets if path not in known]
     skipped: list[Skipped] = []
     computed = 0
-    with FeatureStore(model) as sources, torch.inference_mode():
+    with FeatureCache[Features]() as cache:
+        matcher, sources = Matcher(model, device), Matcher(model, device, cache=cache)
         for instance in labels.instances if remaining else ():
-            sources.pyramid(instance.path, "source")  # what is wrong with these is no target's fault
+            sources.extract(instance.path)  # what is wrong with these is no target's fault
         for path in track(remaining):
             try:
-                with FeatureStore(model) as own:  # of its own, so that it goes when the target is done
-                    target = own.pyramid(path, "target")
-                computed += own.computed
-                size = own.size(path)
+                target = matcher.extract(path, "target")
+                computed += 1
                 objects = [
-                    _move(category.name, labels.of(category), sources, target, size)
-                    for category in labels.categories
+                    _move(category.name, labels.of(category), sources, target) for category in labels.categories
                 ]
-                known[path] = file.add(path, size, objects)
+                known[path] = file.add(path, target.view.size, objects)
             except InputError as error:
                 skipped.append(Skipped(path, str(error)))
+        computed += cache.computed
     # A path may be another way to one that is known: it stays as it was named.
     found = [replace(known[path], path=path) for path in targets if path in known]
-    return Outcome(found, skipped, computed + sources.computed)
+    return Outcome(found, skipped, computed)
 
 
-def _move(
-    category: str, instances: list[Instance], sources: FeatureStore, target: Pyramid, size: tuple[int, int]
-) -> Moved:
+def _move(category: str, instances: list[Instance], sources: Matcher, target: Features) -> Moved:
     """All objects of a category together find their keypoints in one target."""
     count = len(instances[0].keypoint_names)
     points = np.full((len(instances), count, 2), np.nan)
@@ -87,15 +88,11 @@ def _move(
     last: Path | None = None
     for row, instance in enumerate(instances):
         if result is None or instance.path != last:  # objects of one picture share its matches
-            model = sources.model
-            source = sources.pyramid(instance.path, "source")
-            correlation = model.head.match(source, target).cpu()
-            result = MatchResult(correlation, sources.size(instance.path), size, model.config.transfer)
-            last = instance.path
+            result, last = sources.match(instance.path, target), instance.path
         seen = ~np.isnan(instance.keypoints).any(axis=1)
         matches = result.transfer(instance.keypoints[seen])
         points[row, seen], confidence[row, seen] = matches.target, matches.confidence
-    return Moved(category, *join_votes(points, confidence, size))
+    return Moved(category, *join_votes(points, confidence, target.view.size))
 
 
 def describe_run(labels: Labels, model: dict[str, Any], device: str) -> dict[str, Any]:

@@ -16,9 +16,9 @@ from chmnet.errors import InputError
 from chmnet.geometry import Size
 from chmnet.nn.chmnet import CHMNet, MatchingHead, Pyramid
 from chmnet.nn.hough import HoughMatching
-from chmnet.nn.transfer import transfer_keypoints
 from chmnet.nn.voting import NeighbourhoodConsensus
 from chmnet.ops.correlation import exchange, keep_top_matches
+from chmnet.ops.transfer import transfer_keypoints
 
 DESCRIPTION = "eager, unfolded, pseudo-siamese backbone with appendix-B votes and straightforward correlation"
 

@@ -17,7 +17,7 @@ from chmnet.benchmark.pairs import KEYPOINTS, Network, match_pair, random_pair
 from chmnet.benchmark.stages import time_stages
 from chmnet.geometry import Size
 from chmnet.nn.chmnet import CHMNet, MatchingHead
-from chmnet.nn.transfer import transfer_keypoints
+from chmnet.ops.transfer import transfer_keypoints
 
 Heads = Mapping[str, MatchingHead | BaselineHead]
 

@@ -9,13 +9,11 @@ from jaxtyping import Bool, Float64
 
 from chmnet.data.pairs import Pair
 from chmnet.errors import InputError
-from chmnet.features import FeatureStore
-from chmnet.geometry import pixels_to_normalised
+from chmnet.features import FeatureCache, Features
+from chmnet.matcher import Matcher
 from chmnet.metrics import hits
 from chmnet.nn.chmnet import CHMNet
-from chmnet.nn.confidence import border_trust, calibrated, match_evidence
-from chmnet.nn.inference import for_inference
-from chmnet.nn.transfer import sample_grid
+from chmnet.ops.transfer import calibrated
 from chmnet.result import MatchResult
 
 ALPHA = 0.1
@@ -40,7 +38,10 @@ class Evidence:
 
 
 def collect_evidence(
-    pairs: Sequence[Pair], model: CHMNet, track: Callable[[Sequence[Pair]], Iterable[Pair]] = iter
+    pairs: Sequence[Pair],
+    model: CHMNet,
+    track: Callable[[Sequence[Pair]], Iterable[Pair]] = iter,
+    device: str = "auto",
 ) -> Evidence:
     """Match annotated pairs, and note at each keypoint what the scores show and whether the match is correct.
 
@@ -48,18 +49,16 @@ def collect_evidence(
         pairs: with keypoints.
         model: the network.
         track: wraps the pairs, for a progress bar.
+        device: where the network computes.
 
     Raises:
         InputError: there are too few keypoints.
     """
-    model = for_inference(model)
     found: list[tuple[np.ndarray, ...]] = []
-    with FeatureStore(model) as store, torch.inference_mode():
+    with FeatureCache[Features]() as cache:
+        matcher = Matcher(model, device, cache=cache)
         for pair in track(pairs):
-            pyramids = store.pyramid(pair.source.path, "source"), store.pyramid(pair.target.path, "target")
-            sizes = store.size(pair.source.path), store.size(pair.target.path)
-            result = MatchResult(model.head.match(*pyramids).cpu(), *sizes, model.config.transfer)
-            found.append(_at_keypoints(pair, result))
+            found.append(_at_keypoints(pair, matcher.match(pair.source.path, pair.target.path)))
     total = sum(len(correct) for *_, correct in found)
     if total < LEAST_KEYPOINTS:
         raise InputError(f"the pairs have {total} keypoints; a calibration needs at least {LEAST_KEYPOINTS}")
@@ -68,18 +67,10 @@ def collect_evidence(
 
 def _at_keypoints(pair: Pair, result: MatchResult) -> tuple[np.ndarray, ...]:
     """The fields of :class:`Evidence` for one pair."""
-    points = pixels_to_normalised(torch.from_numpy(pair.source.keypoints), result.source_size)[None].float()
-    there, back = result.positions, result.back_positions
-    evidence = match_evidence(result.correlation, result.config, there, back)
-    border = border_trust(there, (back.shape[1], back.shape[2]))[..., None]
+    evidence, border = result.evidence_at(pair.source.keypoints)
     matches = result.transfer(pair.source.keypoints)
     distances = np.linalg.norm(matches.target - pair.target.keypoints, axis=1)
-    return (
-        sample_grid(evidence, points, result.config)[0].double().numpy(),
-        sample_grid(border, points, result.config)[0, :, 0].double().numpy(),
-        matches.confidence,
-        hits(distances, ALPHA * max(result.target_size)),
-    )
+    return evidence, border, matches.confidence, hits(distances, ALPHA * max(result.target_size))
 
 
 def fit_calibration(

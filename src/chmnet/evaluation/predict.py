@@ -1,6 +1,5 @@
 """Move the keypoints of every pair with a model; each picture's features are computed once."""
 
-import hashlib
 import time
 from collections.abc import Callable, Iterable
 from functools import lru_cache
@@ -14,12 +13,11 @@ from chmnet.data.masks import open_mask
 from chmnet.data.pairs import AnnotatedImage, Pair
 from chmnet.errors import InputError
 from chmnet.evaluation.predictions import GRID_SIDE, GridMatches, Header, PredictionFile
-from chmnet.features import FeatureStore
+from chmnet.features import FeatureCache, Features, hash_weights
 from chmnet.geometry import Size, grid_points, normalised_to_pixels
+from chmnet.matcher import Matcher
 from chmnet.metrics import Prediction, Protocol, inside
 from chmnet.nn.chmnet import CHMNet
-from chmnet.nn.inference import for_inference
-from chmnet.nn.transfer import match_scores, sample_grid
 from chmnet.result import MatchResult
 
 
@@ -29,6 +27,7 @@ def predict(
     file: PredictionFile,
     header: Header,
     track: Callable[[list[Pair]], Iterable[Pair]] = iter,
+    device: str = "auto",
 ) -> int:
     """Fill a file of predictions; pairs that it has already are left out.
 
@@ -38,33 +37,31 @@ def predict(
         file: where predictions go, one by one.
         header: what the run is; see :meth:`PredictionFile.start`.
         track: wraps the list of pairs that remain, for a progress bar.
+        device: where the network computes.
 
     Returns:
         How many pictures went through the backbone.
     """
     file.start(header)
-    model = for_inference(model)
     remaining = [pair for pair in pairs if pair.name not in file.predictions]
-    with FeatureStore(model) as store, torch.inference_mode():
+    with FeatureCache[Features]() as cache:
+        matcher = Matcher(model, device, cache=cache)
         for pair in track(remaining):
             start = time.perf_counter()
-            source = store.pyramid(pair.source.path, "source")
-            target = store.pyramid(pair.target.path, "target")
-            sizes = store.size(pair.source.path), store.size(pair.target.path)
-            result = MatchResult(model.head.match(source, target).cpu(), *sizes, model.config.transfer)
-            prediction = Prediction(pair.name, result.locate(pair.source.keypoints), *sizes)
+            result = matcher.match(pair.source.path, pair.target.path)
+            found = result.locate(pair.source.keypoints)
+            prediction = Prediction(pair.name, found, result.source_size, result.target_size)
             grid = _grid_matches(pair, result) if file.header is not None and file.header.clutter else None
             file.add(prediction, grid, time.perf_counter() - start)
-        return store.computed
+        return cache.computed
 
 
 def _grid_matches(pair: Pair, result: MatchResult) -> GridMatches:
     """Best match of each point of a regular grid by the model's own transfer, and its score."""
-    grid = grid_points((GRID_SIDE, GRID_SIDE), like=result.correlation).flatten(0, 1)[None]
-    moved = sample_grid(result.positions, grid, result.config)
-    scores = match_scores(result.correlation, grid, moved)[0].float().numpy()
-    source = normalised_to_pixels(grid[0].double().numpy(), result.source_size)
-    target = normalised_to_pixels(moved[0].double().numpy(), result.target_size)
+    grid = grid_points((GRID_SIDE, GRID_SIDE), like=torch.zeros(1, dtype=torch.float64)).flatten(0, 1)
+    source = normalised_to_pixels(grid.numpy(), result.source_size)
+    target = result.locate(source)
+    scores = result.scores_at(source, target)
     return GridMatches(
         scores,
         _inside_object(source, pair.source, result.source_size),
@@ -102,14 +99,9 @@ def check_pairs(pairs: list[Pair], protocol: Protocol, clutter: bool) -> None:
 
 def describe_model(name: str, model: CHMNet) -> dict[str, Any]:
     """What identifies a model: its name, configuration, number of parameters and a hash of its weights."""
-    digest = hashlib.sha256()
-    for key, tensor in sorted(model.state_dict().items()):
-        if not key.endswith("num_batches_tracked"):
-            digest.update(key.encode())
-            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
     return {
         "name": name,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "weights_sha256": digest.hexdigest(),
+        "weights_sha256": hash_weights(model),
         "config": model.config.to_dict(),
     }

@@ -1,13 +1,14 @@
-"""Modules with parameters: backbones, Hough matching layers, the network, and keypoint transfer."""
+"""Modules with parameters: backbones, Hough matching layers, and the network."""
+
+import warnings
+from typing import Any
 
 from chmnet.nn.backbones import Backbone, EfficientNetLite0, ResNet, build_backbone
 from chmnet.nn.chmnet import CHMNet, MatchingHead
-from chmnet.nn.confidence import border_trust, confidence_map, match_confidence, match_evidence
 from chmnet.nn.hough import HoughMatching
 from chmnet.nn.inference import for_inference
 from chmnet.nn.prior import HoughPrior, apply_hough_prior, fit_projections
 from chmnet.nn.sharing import TapGroups, tap_groups
-from chmnet.nn.transfer import dense_flow, match_scores, soft_argmax, transfer_keypoints
 from chmnet.nn.voting import NeighbourhoodConsensus, RegularisedHoughMatching
 
 __all__ = [
@@ -22,16 +23,20 @@ __all__ = [
     "ResNet",
     "TapGroups",
     "apply_hough_prior",
-    "border_trust",
     "build_backbone",
-    "confidence_map",
-    "dense_flow",
     "fit_projections",
     "for_inference",
-    "match_confidence",
-    "match_evidence",
-    "match_scores",
-    "soft_argmax",
     "tap_groups",
-    "transfer_keypoints",
 ]
+
+_MOVED = ("border_trust", "match_scores", "soft_argmax", "transfer_keypoints")
+
+
+def __getattr__(name: str) -> Any:
+    """Functions that moved to ``chmnet.ops.transfer``, until version 0.3."""
+    if name not in _MOVED:
+        raise AttributeError(f"module 'chmnet.nn' has no attribute {name!r}")
+    from chmnet.ops import transfer
+
+    warnings.warn(f"chmnet.nn.{name} is now chmnet.ops.{name}", DeprecationWarning, stacklevel=2)
+    return getattr(transfer, name)

@@ -14,7 +14,6 @@ from chmnet.errors import ConfigError, InputError
 from chmnet.geometry import Size
 from chmnet.nn.backbones import build_backbone, feature_grid
 from chmnet.nn.hough import ExpandedVote, HoughMatching
-from chmnet.nn.transfer import transfer_keypoints
 from chmnet.nn.voting import NeighbourhoodConsensus, RegularisedHoughMatching
 from chmnet.ops.correlation import (
     CHUNK_BYTES,
@@ -25,6 +24,7 @@ from chmnet.ops.correlation import (
     resize_correlation,
 )
 from chmnet.ops.features import project_enlarged, resize_features
+from chmnet.ops.transfer import transfer_keypoints
 
 BACKBONE_BYTES = 600
 """Memory for each pixel of an image while its features are computed: what the largest backbone needs."""

@@ -8,7 +8,7 @@ from torch import Tensor
 from chmnet.config import TransferConfig
 from chmnet.errors import InputError
 from chmnet.geometry import grid_axis
-from chmnet.nn.transfer import sample_grid
+from chmnet.ops.transfer import sample_grid
 
 
 def keypoint_loss(

@@ -18,7 +18,7 @@ from torch import Tensor
 from chmnet.config import TransferConfig
 from chmnet.formats import DenseFlow, save_npz
 from chmnet.geometry import Size
-from chmnet.nn.transfer import match_probabilities
+from chmnet.ops.transfer import match_probabilities
 from chmnet.result import MatchResult
 
 MAGIC = b"CHM1"
@@ -42,21 +42,23 @@ def pack_result(result: MatchResult, **facts: Any) -> bytes:
     Example:
         >>> import torch
         >>> from chmnet.config import TransferConfig
-        >>> result = MatchResult(torch.eye(4).view(1, 1, 2, 2, 2, 2), (10, 10), (20, 20), TransferConfig())
+        >>> from chmnet.pictures import Picture, View
+        >>> views = [View(Picture(None, size)) for size in ((10, 10), (20, 20))]
+        >>> result = MatchResult(torch.eye(4).view(1, 1, 2, 2, 2, 2), *views, TransferConfig())
         >>> header, blocks = unpack(pack_result(result, model="example"))
         >>> header["model"], blocks["likelihood"].tolist()[0]
         ('example', [255, 239, 239, 239])
     """
     blocks = {
-        "positions": result.positions[0].float().numpy(),
+        "positions": result.forward.positions.float().cpu().numpy(),
         "confidence": result.confidence,
-        "likelihood": np.concatenate([_coded(row, result.config) for row in result.correlation[0, 0]]),
+        "likelihood": np.concatenate([_coded(row, result.config) for row in result.scores[0, 0].cpu()]),
     }
     header = {
         "source_size": result.source_size,
         "target_size": result.target_size,
-        "source_grid": tuple(result.correlation.shape[2:4]),
-        "target_grid": tuple(result.correlation.shape[4:6]),
+        "source_grid": tuple(result.scores.shape[2:4]),
+        "target_grid": tuple(result.scores.shape[4:6]),
         "transfer": result.config.to_dict(),
         "likelihood_step": LIKELIHOOD_STEP,
         **facts,

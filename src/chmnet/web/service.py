@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
 
-import torch
 from PIL import Image
 from starlette.requests import Request
 
+from chmnet.features import Features
 from chmnet.matcher import Matcher
-from chmnet.nn.chmnet import Pyramid
-from chmnet.pictures import to_tensor
+from chmnet.pictures import Picture
 from chmnet.result import MatchResult
 from chmnet.web.answers import WebError
 from chmnet.web.decoder import media_type
@@ -64,9 +63,9 @@ class Service:
         self.queue = WorkQueue("matching", limits.queue)
         self.decoding = WorkQueue("decoding", limits.queue)
         self.decoder = Decoder(limits.decode_seconds, limits.pixels)
-        self.features: OwnedCache[Pyramid] = OwnedCache(limits.feature_bytes, _pyramid_bytes)
+        self.features: OwnedCache[Features] = OwnedCache(limits.feature_bytes, _bytes)
         self._one_shot: set[str] = set()
-        self.results: OwnedCache[MatchResult] = OwnedCache(limits.result_bytes, _result_bytes)
+        self.results: OwnedCache[MatchResult] = OwnedCache(limits.result_bytes, _bytes)
         self.bodies = Bodies(limits)
         self.sessions = Sessions(limits, self.forget)
         self.examples = load_examples(settings.examples, MODELS[DEFAULT_MODEL].config.image_size, limits)
@@ -174,10 +173,9 @@ class Service:
             return Timed(known, None)
         started = time.perf_counter()
         matcher = self.shelf.take(pair.model)
-        with torch.inference_mode():
-            source = self._pyramid(matcher, pair.source, pair.model, "source")
-            target = self._pyramid(matcher, pair.target, pair.model, "target")
-        result = matcher.match_pyramids(source, target, pair.source.size, pair.target.size, scales=True)
+        source = self._extract(matcher, pair.source, pair.model, "source")
+        target = self._extract(matcher, pair.target, pair.model, "target")
+        result = matcher.match(source, target, scales=True)
         _ = result.confidence  # also positions: computed here, not by the thread that answers
         self.results.put(pair.owner, _key(pair), result)
         self._drop_what_nobody_waits_for(pair)
@@ -192,7 +190,7 @@ class Service:
                 self.features.drop(owner)
                 self.results.drop(owner)
 
-    def _pyramid(self, matcher: Matcher, picture: StoredPicture, model: str, branch: str) -> Pyramid:
+    def _extract(self, matcher: Matcher, picture: StoredPicture, model: str, branch: str) -> Features:
         """A picture's features, computed once for each model (and branch, where the two differ)."""
         branch = branch if matcher.model.target_backbone is not None else "source"
         known = self.features.get(picture.owner, (picture.id, model, branch))
@@ -202,21 +200,14 @@ class Service:
         pixels = picture.small
         if (pixels.height, pixels.width) != size:
             pixels = self.decoder.decode(picture.data, size).picture
-        image = to_tensor(pixels, size)[None].to(next(matcher.model.parameters()))
-        pyramid = matcher.model.head.pyramid(matcher.model.features(image, branch))
-        self.features.put(picture.owner, (picture.id, model, branch), pyramid)
-        return pyramid
+        features = matcher.extract(Picture(pixels, picture.size), branch)
+        self.features.put(picture.owner, (picture.id, model, branch), features)
+        return features
 
 
 def _key(pair: Pair) -> tuple[str, str, str]:
     return pair.source.id, pair.target.id, pair.model
 
 
-def _pyramid_bytes(pyramid: Pyramid) -> int:
-    return sum(level.numel() * level.element_size() for level in pyramid.levels)
-
-
-def _result_bytes(result: MatchResult) -> int:
-    tensors = [result.correlation, result.positions]
-    tensors += [] if result.scale_pairs is None else [result.scale_pairs]
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+def _bytes(value: Features | MatchResult) -> int:
+    return value.nbytes

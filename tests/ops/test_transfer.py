@@ -8,15 +8,16 @@ from torch import Tensor
 
 from chmnet.config import TransferConfig
 from chmnet.geometry import grid_points
-from chmnet.nn.confidence import match_confidence
-from chmnet.nn.transfer import (
-    dense_flow,
+from chmnet.ops.correlation import exchange
+from chmnet.ops.transfer import (
+    cycle_consistency,
+    locate,
+    match_probabilities,
     match_scores,
     sample_grid,
     soft_argmax,
     transfer_keypoints,
 )
-from chmnet.ops.correlation import exchange
 
 Size = tuple[int, int]
 HALVES = [torch.float16, torch.bfloat16]
@@ -210,32 +211,28 @@ def test_transfer_follows_the_matches() -> None:
     torch.testing.assert_close(moved[0], keypoints + torch.tensor([step, 0.0]))
 
 
-@pytest.mark.parametrize("size", [(4, 6), (9, 13), (3, 2), (1, 3), (480, 640)], ids=str)
-def test_identity_flows_nowhere(size: Size) -> None:
-    flow = dense_flow(soft_argmax(identity(4, 6)), size)
-    assert flow.shape == (1, *size, 2)
-    torch.testing.assert_close(flow, torch.zeros_like(flow))
+def consistency(correlation: Tensor, config: TransferConfig = TransferConfig()) -> Tensor:
+    return cycle_consistency(soft_argmax(correlation, config), soft_argmax(exchange(correlation), config))
 
 
-@pytest.mark.parametrize("size", [(4, 6), (7, 5)], ids=str)
-def test_flow_of_a_straight_map(size: Size) -> None:
-    """Pictures half as large in x and moved by 0.25 in y."""
-    positions = grid_points((4, 6), like=torch.zeros(1)) * torch.tensor([0.5, 1.0]) + torch.tensor([0.0, 0.25])
-    flow = dense_flow(positions[None], size)
-    points = grid_points(size, like=flow)
-    expected = torch.stack([-0.5 * points[..., 0], torch.full(size, 0.25)], dim=-1)
-    torch.testing.assert_close(flow[0], expected)
+@pytest.mark.parametrize("config", [TransferConfig(), TransferConfig(gaussian_sigma=0.0, temperature=0.1)])
+def test_one_pass_finds_positions_and_entropy(config: TransferConfig) -> None:
+    correlation = 5 * torch.randn(2, 1, 4, 5, 6, 3, dtype=torch.float64)
+    found = locate(correlation, config)
+    torch.testing.assert_close(found.positions, soft_argmax(correlation, config))
+    entropy = torch.special.entr(match_probabilities(correlation[:, 0], config)).sum((-1, -2)) / math.log(18)
+    torch.testing.assert_close(found.entropy, entropy)
 
 
 @pytest.mark.parametrize("size", [(5, 7), (1, 4), (1, 1)], ids=str)
 def test_identity_is_trusted(size: Size) -> None:
-    confidence = match_confidence(identity(*size))
+    confidence = consistency(identity(*size))
     torch.testing.assert_close(confidence, torch.ones(1, *size))
 
 
 def test_matches_without_a_preference_are_not_trusted() -> None:
     """All positions go near the centre: only those there come back."""
-    confidence = match_confidence(torch.ones(1, 1, 12, 12, 12, 12))
+    confidence = consistency(torch.ones(1, 1, 12, 12, 12, 12))
     assert confidence[0, 5:7, 5:7].min() > 0.3
     for border in (confidence[:, 0], confidence[:, -1], confidence[:, :, 0], confidence[:, :, -1]):
         assert border.max() < 0.01
@@ -246,7 +243,7 @@ def test_confidence_falls_with_the_distance_in_cells() -> None:
     correlation = identity(1, 4)
     correlation[0, 0, 0, 3] = 0
     correlation[0, 0, 0, 3, 0, 2] = 999
-    confidence = match_confidence(correlation)
+    confidence = consistency(correlation)
     expected = torch.tensor([[[1.0, 1.0, 1.0, math.exp(-1 / (2 * 1.5**2))]]])
     torch.testing.assert_close(confidence, expected)
 
@@ -259,19 +256,19 @@ def test_confidence_on_a_line(config: TransferConfig) -> None:
     returned = np.interp(there, np.linspace(-1, 1, 7), back)
     miss = torch.from_numpy(returned - np.linspace(-1, 1, 5)) * 2  # four cells from −1 to 1
     expected = torch.exp(-miss.square() / (2 * 1.5**2))
-    torch.testing.assert_close(match_confidence(correlation, config)[0, 0], expected)
+    torch.testing.assert_close(consistency(correlation, config)[0, 0], expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, *HALVES], ids=str)
 def test_confidence_lies_between_zero_and_one(dtype: torch.dtype) -> None:
     correlation = (20 * torch.randn(2, 1, 4, 5, 6, 3)).to(dtype)
-    confidence = match_confidence(correlation)
+    confidence = consistency(correlation)
     assert confidence.shape == (2, 4, 5)
     assert confidence.dtype == dtype
     assert (confidence >= 0).all()
     assert (confidence <= 1).all()
     assert confidence.max() > 2 * confidence.min()
-    torch.testing.assert_close(confidence.float(), match_confidence(correlation.float()), rtol=0, atol=0.05)
+    torch.testing.assert_close(confidence.float(), consistency(correlation.float()), rtol=0, atol=0.05)
 
 
 @pytest.mark.parametrize("scale", [1e30, 1e35])
@@ -280,7 +277,7 @@ def test_extreme_scores_and_settings_are_never_nan(scale: float, changes: dict[s
     correlation = torch.randn(1, 1, 3, 4, 4, 3) * scale
     config = TransferConfig(**changes)
     assert soft_argmax(correlation, config).isfinite().all()
-    assert match_confidence(correlation, config).isfinite().all()
+    assert consistency(correlation, config).isfinite().all()
 
 
 def test_match_scores_read_the_nearest_pair_of_positions() -> None:
