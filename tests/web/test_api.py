@@ -102,7 +102,7 @@ def test_pair_for_the_page_holds_positions_and_votes(client: TestClient, pair: s
     assert answer.status_code == 200, answer.text
     header, blocks = unpack(answer.content)
     assert header["source_grid"] == [30, 30]
-    np.testing.assert_allclose(blocks["positions"], result.positions[0], atol=1e-4)
+    np.testing.assert_allclose(blocks["positions"], result.forward.positions, atol=1e-4)
     np.testing.assert_allclose(blocks["confidence"], result.confidence, atol=1e-3)
     assert blocks["likelihood"].shape == (900, 900)
     assert len(answer.content) < 0.85e6

@@ -255,7 +255,7 @@ def session(client: Client) -> None:
             result = client.results[names[a], names[b]]
             header, blocks = unpack(client.ask(f"/api/pairs/{keys[a]}/{keys[b]}"))
             assert tuple(header["source_size"]) == result.source_size
-            client.check(blocks["positions"], result.positions[0].numpy(), 1e-3)
+            client.check(blocks["positions"], result.forward.positions.numpy(), 1e-3)
             rows = json.loads(client.ask(f"/api/pairs/{keys[a]}/{keys[b]}/matches?top=5"))["matches"]
             client.check([row["target"] for row in rows], result.matches(5).target)
         assert client.ask(f"/api/pairs/{keys[0]}/{unknown}/warp.png?side=64").startswith(b"\x89PNG")
