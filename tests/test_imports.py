@@ -23,8 +23,8 @@ LAYERS: list[set[str]] = [
     {"nn"},
     {"weights", "features", "warping", "result_file"},
     {"result"},
-    {"matcher", "benchmark"},
-    {"evaluation"},
+    {"matcher"},
+    {"evaluation", "benchmark"},
     {"training", "annotation"},  # training validates with the evaluation
     {"experiments"},
     {"web"},

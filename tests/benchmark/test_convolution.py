@@ -1,9 +1,9 @@
-"""The baseline is what it claims to be, and the measurements measure."""
+"""The baseline is what it claims to be, and the measurements timing."""
 
 import pytest
 import torch
 
-from chmnet.benchmark import appendix_b, measure
+from chmnet.benchmark import authors, timing
 from chmnet.benchmark.convolution import CASES, Case, measure_convolution
 from chmnet.ops import available_backends, conv_nd
 
@@ -11,9 +11,9 @@ from chmnet.ops import available_backends, conv_nd
 @pytest.mark.parametrize(
     ("baseline", "sizes", "taps"),
     [
-        (appendix_b.conv_4d, (4, 5, 3, 6), (3, 3, 3, 3)),
-        (appendix_b.conv_6d, (3, 3, 4, 3, 4, 5), (3, 3, 3, 3, 3, 3)),
-        (appendix_b.conv_6d, (2, 3, 4, 3, 4, 5), (1, 3, 3, 3, 3, 3)),
+        (authors.conv_4d, (4, 5, 3, 6), (3, 3, 3, 3)),
+        (authors.conv_6d, (3, 3, 4, 3, 4, 5), (3, 3, 3, 3, 3, 3)),
+        (authors.conv_6d, (2, 3, 4, 3, 4, 5), (1, 3, 3, 3, 3, 3)),
     ],
     ids=["4d", "6d", "6d, other scales"],
 )
@@ -33,11 +33,11 @@ def test_appendix_b_is_the_same_convolution(baseline, sizes: tuple[int, ...], ta
 
 def test_measurements() -> None:
     calls = []
-    seconds = measure.time_together({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, repeats=3)
+    seconds = timing.time_together({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, repeats=3)
     assert calls == ["a", "b"] * 4  # one to warm up, then in turns
     assert [len(values) for values in seconds.values()] == [3, 3]
-    assert measure.summary([0.001, 0.003, 0.002])["median_ms"] == 2.0
-    megabytes = measure.peak_megabytes(lambda: torch.ones(25_000_000).sum())
+    assert timing.summary([0.001, 0.003, 0.002])["median_ms"] == 2.0
+    megabytes = timing.peak_megabytes(lambda: torch.ones(25_000_000).sum())
     assert megabytes is None or 80 < megabytes < 150  # 100 million bytes
 
 
@@ -58,7 +58,7 @@ def test_every_backend_is_measured(case: Case) -> None:
 
 @pytest.mark.slow
 def test_folded_is_faster_than_appendix_b() -> None:
-    rate = measure.matrix_product_rate()
+    rate = timing.matrix_product_rate()
     for case, forward in (("4d-30", 1.3), ("6d-3-15", 1.1)):
         report = measure_convolution(CASES[case], 5, rate)
         assert report["forward"]["folded"]["faster_than_appendix_b"] >= forward

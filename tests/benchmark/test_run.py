@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import torch
 
-from chmnet.benchmark import Baseline, Plan, memory, network, run
+from chmnet.benchmark import Baseline, Plan, network, run, timing
 from chmnet.benchmark.convolution import Case
-from chmnet.benchmark.cost import STAGES
-from chmnet.benchmark.pairs import match_pair, random_pair
+from chmnet.benchmark.counts import STAGES
 from chmnet.benchmark.run import describe_machine
 from chmnet.benchmark.stages import Stopwatch, time_stages
+from chmnet.benchmark.timing import match_pair, random_pair
 from chmnet.config import BackboneConfig, ModelConfig
 from chmnet.errors import ConfigError, InputError
 from chmnet.nn.chmnet import CHMNet
@@ -21,12 +21,12 @@ def small_model(**changes: Any) -> CHMNet:
     return CHMNet(ModelConfig.preset("reference", backbone=BackboneConfig("resnet18"), **changes)).eval()
 
 
-def no_process(config: ModelConfig, baseline: bool, size: tuple[int, int]) -> float:
+def no_process(config: ModelConfig, baseline: bool, size: tuple[int, int], device: str) -> float:
     return 20.0 if baseline else 10.0
 
 
 def test_report_holds_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "pair_peak_megabytes", no_process)
+    monkeypatch.setattr(timing, "pair_peak_megabytes", no_process)
     model, seen = small_model(), []
     cases = {"4d": Case((3, 3, 3, 3))}
     plan = Plan(model, "small", (48, 32), sizes=(32, 48), cached_pairs=(1, 3), repeats=2, cases=cases)
@@ -62,7 +62,7 @@ def test_parts_that_are_not_asked_for_are_left_out() -> None:
 
 
 def test_the_reference_may_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "pair_peak_megabytes", no_process)
+    monkeypatch.setattr(timing, "pair_peak_megabytes", no_process)
     report = run(Plan(small_model(), "small", (32, 32), parts=("pair",), repeats=1, reference=False))
     assert set(report["pair"]["whole"]) == {"model", "baseline"}
     assert "resnet101-baseline" not in report
@@ -121,21 +121,21 @@ def test_a_stopwatch_runs_one_stage_at_a_time(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_peak_memory_of_a_pair_in_its_own_process() -> None:
-    peak = memory.pair_peak_megabytes(small_model().config, True, (96, 96))
+    peak = timing.pair_peak_megabytes(small_model().config, True, (96, 96))
     assert peak is None or 0 < peak < 200
 
 
 def test_peak_memory_of_what_cannot_run() -> None:
     config = small_model().config
     object.__setattr__(config, "scales", ())  # refused on the other side
-    assert memory.pair_peak_megabytes(config, False, (32, 32)) is None
+    assert timing.pair_peak_megabytes(config, False, (32, 32)) is None
 
 
 def test_answer_counts_no_weights() -> None:
     config = ModelConfig.preset("paper", backbone=BackboneConfig("resnet50"))
-    request = {"config": config.to_dict(), "size": [32, 32], "threads": torch.get_num_threads()}
+    request = {"config": config.to_dict(), "size": [32, 32], "threads": torch.get_num_threads(), "device": "cpu"}
     for baseline in (False, True):
-        peak = memory.answer({**request, "baseline": baseline})
+        peak = timing.answer({**request, "baseline": baseline})
         assert peak is None or peak < 40  # the weights are 60 MB and more
 
 
@@ -151,7 +151,7 @@ def test_cached_pairs_do_not_run_the_backbone(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("changes", "error", "words"),
     [
-        ({"parts": ("speed",)}, InputError, "there is no part 'speed' to measure; use some of convolution"),
+        ({"parts": ("speed",)}, InputError, "part 'speed'; use some of convolution"),
         ({"repeats": 0}, InputError, "repeats must be at least 1, got 0"),
         ({"size": (0, 32)}, ConfigError, "image_size must be at least 1"),
         ({"sizes": (32, 4000)}, ConfigError, "would not fit into memory"),

@@ -8,7 +8,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from chmnet.benchmark import memory
+from chmnet.benchmark import timing
 from chmnet.cli.io import parse_whole_numbers
 from chmnet.cli.main import app, main
 from chmnet.config import BackboneConfig, ModelConfig
@@ -22,7 +22,7 @@ SMALL = ["benchmark", "--backbone", "resnet18", "--size", "32", "--repeats", "1"
 
 @pytest.fixture
 def _no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "pair_peak_megabytes", lambda *_: None)
+    monkeypatch.setattr(timing, "pair_peak_megabytes", lambda *_: None)
 
 
 @pytest.mark.usefixtures("_no_processes")

@@ -157,7 +157,7 @@ def test_a_limit_too_low(pair: tuple[Tensor, Tensor]) -> None:
 
 PEAK = """
 import torch
-from chmnet.benchmark.measure import peak_megabytes
+from chmnet.benchmark.timing import peak_megabytes
 from chmnet.config import BackboneConfig, ModelConfig
 from chmnet.nn import CHMNet, for_inference
 

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from chmnet.benchmark import appendix_b
-from chmnet.benchmark.cost import scale_pairs_in_reach
-from chmnet.benchmark.measure import peak_megabytes, summary, time_together
+from chmnet.benchmark import authors
+from chmnet.benchmark.counts import scale_pairs_in_reach
+from chmnet.benchmark.timing import peak_megabytes, summary, time_together
 from chmnet.nn.hough import HoughMatching
 from chmnet.ops import available_backends, conv_nd
 
@@ -30,7 +30,7 @@ class Case:
     @property
     def baseline(self) -> Convolution:
         """Appendix B."""
-        return appendix_b.conv_4d if self.scale is None else appendix_b.conv_6d
+        return authors.conv_4d if self.scale is None else authors.conv_6d
 
     @property
     def multiply_adds(self) -> int:
@@ -49,15 +49,19 @@ CASES = {"4d-30": Case((30, 30, 30, 30)), "6d-3-15": Case((3, 3, 15, 15, 15, 15)
 """The two votes of the paper's network at 240 × 240."""
 
 
-def measure_convolution(case: Case, repeats: int, rate: float) -> dict[str, Any]:
+def measure_convolution(
+    case: Case, repeats: int, rate: float, device: str | torch.device = "cpu"
+) -> dict[str, Any]:
     """Every back-end and appendix B in turns, forward alone and forward with backward.
 
     Args:
         case: what to convolve.
         repeats: runs of each forward pass; half as many, at least one, of forward with backward.
-        rate: multiply-adds a second of a plain matrix product, to compare with.
+        rate: multiply-adds per second of a plain matrix product, to compare with.
+        device: as PyTorch calls it.
     """
     x, weight = torch.rand(1, 1, *case.sizes), HoughMatching(scale=case.scale).kernel().detach()
+    x, weight = x.to(device), weight.to(device)
     candidates: dict[str, Convolution] = {"appendix-b": case.baseline}
     for backend in available_backends():
         if backend != "reference":  # hundreds of times slower: it is the specification

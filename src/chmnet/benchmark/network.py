@@ -9,20 +9,30 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from chmnet.benchmark import memory
-from chmnet.benchmark.baseline import Baseline, BaselineHead, plain_vote
-from chmnet.benchmark.cost import STAGES
-from chmnet.benchmark.measure import peak_megabytes, summary, time_together
-from chmnet.benchmark.pairs import KEYPOINTS, Network, match_pair, random_pair
+from chmnet.benchmark import timing
+from chmnet.benchmark.authors import Baseline, BaselineHead, plain_vote
+from chmnet.benchmark.counts import STAGES
 from chmnet.benchmark.stages import time_stages
+from chmnet.benchmark.timing import (
+    KEYPOINTS,
+    Network,
+    match_pair,
+    peak_megabytes,
+    random_pair,
+    summary,
+    time_together,
+)
 from chmnet.geometry import Size
 from chmnet.nn.chmnet import CHMNet, MatchingHead
 from chmnet.ops.transfer import transfer_keypoints
 
+Device = str | torch.device
 Heads = Mapping[str, MatchingHead | BaselineHead]
 
 
-def measure_head(heads: Heads, trained: Heads, in_channels: int, grid: Size, repeats: int) -> dict[str, Any]:
+def measure_head(
+    heads: Heads, trained: Heads, in_channels: int, grid: Size, repeats: int, device: Device = "cpu"
+) -> dict[str, Any]:
     """Everything after the backbone: forward, and forward with the gradients of features and weights.
 
     Args:
@@ -31,8 +41,9 @@ def measure_head(heads: Heads, trained: Heads, in_channels: int, grid: Size, rep
         in_channels: channels of the features.
         grid: (height, width) of the features.
         repeats: runs of each forward pass; half as many, at least one, of forward with backward.
+        device: of the heads.
     """
-    source, target = torch.rand(1, in_channels, *grid), torch.rand(1, in_channels, *grid)
+    source, target = (torch.rand(1, in_channels, *grid, device=device) for _ in range(2))
 
     def forward(head: MatchingHead | BaselineHead) -> Tensor:
         with torch.inference_mode():
@@ -58,7 +69,7 @@ def measure_head(heads: Heads, trained: Heads, in_channels: int, grid: Size, rep
 
 
 def measure_training_step(
-    head: MatchingHead, in_channels: int, grid: Size, batch: int, repeats: int
+    head: MatchingHead, in_channels: int, grid: Size, batch: int, repeats: int, device: Device = "cpu"
 ) -> dict[str, Any]:
     """A step of training on cached features: scores, distance of keypoints, gradients, Adam.
 
@@ -70,9 +81,10 @@ def measure_training_step(
         grid: (height, width) of the features.
         batch: pairs of a step.
         repeats: runs of each.
+        device: of the head.
     """
-    source, target = torch.rand(batch, in_channels, *grid), torch.rand(batch, in_channels, *grid)
-    points, truth = (2 * torch.rand(batch, KEYPOINTS, 2) - 1 for _ in range(2))
+    source, target = (torch.rand(batch, in_channels, *grid, device=device) for _ in range(2))
+    points, truth = (2 * torch.rand(batch, KEYPOINTS, 2, device=device) - 1 for _ in range(2))
     with_appendix_b = copy.deepcopy(head)
     with_appendix_b.first, with_appendix_b.last = plain_vote(head.first), plain_vote(head.last)
 
@@ -91,7 +103,11 @@ def measure_training_step(
 
 
 def measure_pair(
-    networks: Mapping[str, Network], size: Size, repeats: int, multiply_adds: Mapping[str, int]
+    networks: Mapping[str, Network],
+    size: Size,
+    repeats: int,
+    multiply_adds: Mapping[str, int],
+    device: Device = "cpu",
 ) -> dict[str, Any]:
     """A whole pair, images in memory to keypoints, and each stage of it.
 
@@ -100,8 +116,9 @@ def measure_pair(
         size: (height, width) of both images.
         repeats: runs of each.
         multiply_adds: of the model's stages, and their ``total``.
+        device: of the networks.
     """
-    pair = random_pair(size)
+    pair = random_pair(size, device)
     laps: dict[str, list[dict[str, float]]] = {name: [] for name in networks}
 
     def run(name: str) -> None:
@@ -112,7 +129,7 @@ def measure_pair(
     with torch.inference_mode():
         scores = [networks[name](pair.source, pair.target) for name in ("model", "baseline")]
     seconds = {name: [sum(lap.values()) for lap in found] for name, found in timed.items()}
-    whole = _rows(seconds, _pair_peaks(networks, size))
+    whole = _rows(seconds, _pair_peaks(networks, size, device))
     return {
         "keypoints": KEYPOINTS,
         "largest_difference": _largest_difference(*scores),
@@ -139,16 +156,18 @@ def _stage_row(seconds: list[float], whole: Mapping[str, Any], multiply_adds: in
     return row
 
 
-def measure_growth(networks: Mapping[str, Network], size: Size, repeats: int) -> dict[str, Any]:
+def measure_growth(
+    networks: Mapping[str, Network], size: Size, repeats: int, device: Device = "cpu"
+) -> dict[str, Any]:
     """Time and peak memory of a whole pair at one size of the images."""
-    pair = random_pair(size)
+    pair = random_pair(size, device)
     tasks = {name: partial(match_pair, network, pair) for name, network in networks.items()}
-    return _rows(time_together(tasks, repeats), _pair_peaks(networks, size))
+    return _rows(time_together(tasks, repeats), _pair_peaks(networks, size, device))
 
 
-def measure_cached(model: CHMNet, size: Size, count: int, repeats: int) -> dict[str, Any]:
+def measure_cached(model: CHMNet, size: Size, count: int, repeats: int, device: Device = "cpu") -> dict[str, Any]:
     """Match ``count`` pairs of images whose pyramids are known, to keypoints."""
-    pair = random_pair(size)
+    pair = random_pair(size, device)
     with torch.inference_mode():
         source = model.head.pyramid(model.features(pair.source))
         target = model.head.pyramid(model.features(pair.target, "target"))
@@ -162,9 +181,9 @@ def measure_cached(model: CHMNet, size: Size, count: int, repeats: int) -> dict[
     return {**summary(seconds), "pair_ms": round(1000 * statistics.median(seconds) / count, 3)}
 
 
-def _pair_peaks(networks: Mapping[str, Network], size: Size) -> dict[str, float | None]:
+def _pair_peaks(networks: Mapping[str, Network], size: Size, device: Device) -> dict[str, float | None]:
     return {
-        name: memory.pair_peak_megabytes(network.config, isinstance(network, Baseline), size)
+        name: timing.pair_peak_megabytes(network.config, isinstance(network, Baseline), size, str(device))
         for name, network in networks.items()
     }
 

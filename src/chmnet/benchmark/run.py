@@ -8,10 +8,9 @@ from typing import Any
 import torch
 
 from chmnet import __version__
-from chmnet.benchmark.baseline import DESCRIPTION, Baseline
+from chmnet.benchmark.authors import DESCRIPTION, Baseline
 from chmnet.benchmark.convolution import CASES, Case, measure_convolution
-from chmnet.benchmark.cost import count_multiply_adds, count_parameters
-from chmnet.benchmark.measure import matrix_product_rate
+from chmnet.benchmark.counts import count_multiply_adds, count_parameters
 from chmnet.benchmark.network import (
     measure_cached,
     measure_growth,
@@ -19,10 +18,11 @@ from chmnet.benchmark.network import (
     measure_pair,
     measure_training_step,
 )
-from chmnet.benchmark.pairs import Network
+from chmnet.benchmark.timing import Network, matrix_product_rate
 from chmnet.config import ModelConfig
 from chmnet.errors import InputError
 from chmnet.geometry import Size
+from chmnet.matcher import choose_device
 from chmnet.nn.backbones import feature_grid
 from chmnet.nn.chmnet import CHMNet
 from chmnet.nn.inference import for_inference
@@ -60,12 +60,14 @@ class Plan:
     cases: dict[str, Case] | None = None
     """Convolutions; the two votes of the paper's network if ``None``."""
     reference: bool = True
-    """Whether a pair of another backbone is held against ResNet-101 too."""
+    """Whether a pair of another backbone is compared with ResNet-101 too."""
+    device: str = "cpu"
+    """Where the networks run; see :class:`chmnet.Matcher`. Counts of threads and SIMD are always the CPU's."""
 
     def __post_init__(self) -> None:
         for part in self.parts:
             if part not in PARTS:
-                raise InputError(f"there is no part {part!r} to measure; use some of {', '.join(PARTS)}")
+                raise InputError(f"unknown part {part!r}; use some of {', '.join(PARTS)}")
         if self.repeats < 1:
             raise InputError(f"repeats must be at least 1, got {self.repeats}")
         wanted = [self.size, *((side, side) for side in self.sizes if "growth" in self.parts)]
@@ -75,7 +77,8 @@ class Plan:
 
 def plan(wanted: Plan) -> list[Step]:
     """The steps of a plan; each adds its numbers to a report. The first ones count and describe."""
-    model, size, repeats = wanted.model.eval(), wanted.size, wanted.repeats
+    device = choose_device(wanted.device)
+    model, size, repeats = wanted.model.eval().to(device), wanted.size, wanted.repeats
     ready = for_inference(model)
     networks: dict[str, Network] = {"model": ready}
     if set(wanted.parts) != {"convolution"}:
@@ -83,7 +86,7 @@ def plan(wanted: Plan) -> list[Step]:
 
     def describe(report: Report) -> None:
         report["chmnet"] = __version__
-        report["machine"] = describe_machine()
+        report["machine"] = {**describe_machine(), "device": str(device)}
         report["repeats"], report["warm_up"] = repeats, 1
         report["peak_memory"] = PEAK_MEMORY
         report["model"] = {"name": wanted.name, "config": model.config.to_dict(), "image_size": list(size)}
@@ -94,34 +97,34 @@ def plan(wanted: Plan) -> list[Step]:
     def convolution(name: str, case: Case) -> Step:
         def step(report: Report) -> None:
             rate = report["machine"]["matrix_product_multiply_adds_per_second"]
-            report.setdefault("convolution", {})[name] = measure_convolution(case, repeats, rate)
+            report.setdefault("convolution", {})[name] = measure_convolution(case, repeats, rate, device)
 
         return step
 
     def head(report: Report) -> None:
         heads = {name: network.head for name, network in networks.items()}
         trained = {**heads, "model": model.head}
-        report["head"] = measure_head(heads, trained, model.backbone.channels, feature_grid(size), repeats)
+        channels, grid = model.backbone.channels, feature_grid(size)
+        report["head"] = measure_head(heads, trained, channels, grid, repeats, device)
 
     def training(report: Report) -> None:
-        if any(parameter.requires_grad for parameter in model.head.parameters()):  # else nothing is there to train
-            report["training"] = measure_training_step(
-                model.head, model.backbone.channels, feature_grid(size), TRAINING_BATCH, max(1, repeats // 2)
-            )
+        if any(parameter.requires_grad for parameter in model.head.parameters()):  # something to train
+            channels, grid, runs = model.backbone.channels, feature_grid(size), max(1, repeats // 2)
+            report["training"] = measure_training_step(model.head, channels, grid, TRAINING_BATCH, runs, device)
 
     def pair(report: Report) -> None:
         candidates = networks
         if wanted.reference and model.config.backbone.name != "resnet101":
-            reference = CHMNet(ModelConfig.preset("reference")).eval()
+            reference = CHMNet(ModelConfig.preset("reference")).eval().to(device)
             candidates = {**networks, REFERENCE: Baseline(reference)}
             report[REFERENCE] = f"{DESCRIPTION}; ResNet-101, preset reference, random weights"
-        report["pair"] = measure_pair(candidates, size, repeats, report["multiply_adds"])
+        report["pair"] = measure_pair(candidates, size, repeats, report["multiply_adds"], device)
 
     def growth(side: int) -> Step:
         def step(report: Report) -> None:
             entry = {
                 "multiply_adds": count_multiply_adds(model, (side, side))["total"],
-                **measure_growth(networks, (side, side), max(1, repeats // 3)),
+                **measure_growth(networks, (side, side), max(1, repeats // 3), device),
             }
             report.setdefault("growth", {}).setdefault("image_size", {})[str(side)] = entry
 
@@ -129,7 +132,7 @@ def plan(wanted: Plan) -> list[Step]:
 
     def cached(count: int) -> Step:
         def step(report: Report) -> None:
-            entry = measure_cached(ready, size, count, max(1, repeats // 3))
+            entry = measure_cached(ready, size, count, max(1, repeats // 3), device)
             report.setdefault("growth", {}).setdefault("pairs_on_cached_features", {})[str(count)] = entry
 
         return step

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from chmnet.benchmark.cost import (
+from chmnet.benchmark.counts import (
     BACKBONE,
     BEST_SCALES,
     CORRELATION,
@@ -20,7 +20,7 @@ from chmnet.benchmark.cost import (
     STAGES,
     TRANSFER,
 )
-from chmnet.benchmark.pairs import ImagePair, Network
+from chmnet.benchmark.timing import ImagePair, Network, wait_for_device
 
 
 class Stopwatch:
@@ -41,6 +41,7 @@ class Stopwatch:
 
     def switch(self, stage: str | None) -> None:
         """End the stage that runs, and begin another one, or the same again."""
+        wait_for_device()
         now = time.perf_counter()
         if self._stage is not None:
             self._seconds[self._stage] = self._seconds.get(self._stage, 0.0) + now - self._since
@@ -53,7 +54,7 @@ class Stopwatch:
 
 
 def time_stages(network: Network, pair: ImagePair) -> dict[str, float]:
-    """Run one pair, images to transferred keypoints, and tell the seconds of each stage.
+    """Run one pair, images to transferred keypoints: the seconds of each stage.
 
     The network runs as it always does; only the borders of its public steps are observed. A step that a network
     does not have takes no time.

@@ -21,7 +21,7 @@ LEGEND_INSIDE = 4
 # Colour, hatching, dashes and marks all tell the two apart: any one of them is enough.
 CANDIDATES = (
     ("model", "chmnet", colour(0), "", "-", "o"),
-    ("baseline", "authors' implementation", colour(1), "///", "--", "s"),
+    ("baseline", "authors' way", colour(1), "///", "--", "s"),
 )
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from chmnet.benchmark import count_multiply_adds, count_parameters
-from chmnet.benchmark.cost import STAGES, scale_pairs_in_reach
+from chmnet.benchmark.counts import STAGES, scale_pairs_in_reach
 from chmnet.config import BackboneConfig, ModelConfig
 from chmnet.nn.chmnet import CHMNet
 

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from chmnet.benchmark.plain_backbones import PlainBackbone
+from chmnet.benchmark.authors import PlainBackbone
 from chmnet.geometry import Size
 from chmnet.nn.backbones import feature_grid
 from chmnet.nn.chmnet import CHMNet, MatchingHead

@@ -1,19 +1,22 @@
 """The baseline: the network as the authors wrote it, with the weights of a model.
 
-A backbone for each image, run eagerly with batch norm on its own; every scale pair's correlation computed,
-interpolated and copied by itself; votes by the convolution of the paper's appendix B. The methods are those of
-:class:`chmnet.nn.chmnet.CHMNet`, so that the same stopwatch measures both.
+A backbone for each image, run step by step with batch norm on its own; every scale pair's correlation computed,
+interpolated and copied by itself; votes by the convolution of the paper's appendix B, gradients from autograd.
+The methods are those of :class:`chmnet.nn.chmnet.CHMNet`, so that the same stopwatch measures both.
 """
+
+import math
+from collections.abc import Iterator
+from itertools import product
 
 import torch
 import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-from chmnet.benchmark import appendix_b
-from chmnet.benchmark.plain_backbones import PlainBackbone
 from chmnet.errors import InputError
 from chmnet.geometry import Size
+from chmnet.nn.backbones import STRIDE, Backbone, EfficientNetLite0, ResNet
 from chmnet.nn.chmnet import CHMNet, MatchingHead, Pyramid
 from chmnet.nn.hough import HoughMatching
 from chmnet.nn.voting import NeighbourhoodConsensus
@@ -21,6 +24,50 @@ from chmnet.ops.correlation import exchange, keep_top_matches
 from chmnet.ops.transfer import transfer_keypoints
 
 DESCRIPTION = "eager, unfolded, pseudo-siamese backbone with appendix-B votes and straightforward correlation"
+
+
+def conv_4d(x: Tensor, weight: Tensor) -> Tensor:
+    """``[b, i, h, w, y, x]`` and ``[o, i, k, k, k, k]`` to ``[b, o, h, w, y, x]``.
+
+    The kernel is cut into k 3D kernels; each is one ``conv3d`` over the tensor with batch and first dimension
+    folded together, and the k results are shifted and added.
+    """
+    batch, taps = x.shape[0], weight.shape[2]
+    folded = rearrange(x, "b i h ... -> (b h) i ...").contiguous()
+    output = x.new_zeros(batch, weight.shape[0], *x.shape[2:])
+    for tap in range(taps):
+        part = F.conv3d(folded, weight[:, :, tap], padding=taps // 2)
+        here, there = _overlap(x.shape[2], tap - taps // 2)
+        output[:, :, here] += rearrange(part, "(b h) o ... -> b o h ...", b=batch)[:, :, there]
+    return output
+
+
+def conv_6d(x: Tensor, weight: Tensor) -> Tensor:
+    """``[b, i, s, t, …4D]`` and ``[o, i, ks, kt, …4D]`` to ``[b, o, s, t, …4D]``.
+
+    The 4D form over every scale pair, with all slices of the kernel's scale window as output channels, which are
+    then added up at the scale pairs they belong to.
+    """
+    batch, _, sources, targets = x.shape[:4]
+    outputs, _, source_taps, target_taps = weight.shape[:4]
+    slices = conv_4d(
+        rearrange(x, "b i s t ... -> (b s t) i ..."), rearrange(weight, "o i p q ... -> (o p q) i ...")
+    )
+    slices = rearrange(
+        slices, "(b s t) (o p q) ... -> b o s t p q ...", b=batch, s=sources, o=outputs, p=source_taps
+    )
+    output = x.new_zeros(batch, outputs, *x.shape[2:])
+    for p, q in product(range(source_taps), range(target_taps)):
+        source_here, source_there = _overlap(sources, p - source_taps // 2)
+        target_here, target_there = _overlap(targets, q - target_taps // 2)
+        output[:, :, source_here, target_here] += slices[:, :, source_there, target_there, p, q]
+    return output
+
+
+def _overlap(size: int, shift: int) -> tuple[slice, slice]:
+    """The places of an axis that have a neighbour ``shift`` further, and those neighbours."""
+    first, last = max(-shift, 0), min(size - shift, size)
+    return slice(first, last), slice(first + shift, last + shift)
 
 
 class AppendixBVote(nn.Module):
@@ -31,9 +78,9 @@ class AppendixBVote(nn.Module):
 
     def __init__(self, layer: HoughMatching) -> None:
         super().__init__()
-        self.convolve = appendix_b.conv_4d if layer.scale is None else appendix_b.conv_6d
-        self.register_buffer("index", layer.groups.index.clone())
-        self.register_buffer("count", layer.groups.count.clone())
+        self.convolve = conv_4d if layer.scale is None else conv_6d
+        self.register_buffer("index", layer.index.clone())
+        self.register_buffer("count", layer.count.clone())
         self.weight = _copy(layer.weight)
         self.bias = None if layer.bias is None else _copy(layer.bias)
 
@@ -57,7 +104,7 @@ class AppendixBConsensus(nn.Module):
 
     def _filter(self, x: Tensor) -> Tensor:
         for weight, bias in zip(self.weights, self.biases, strict=True):
-            x = F.relu(_add_bias(appendix_b.conv_4d(x, weight), bias))
+            x = F.relu(_add_bias(conv_4d(x, weight), bias))
         return x
 
 
@@ -213,3 +260,110 @@ def _mutual_filter(scores: Tensor) -> Tensor:
     best_source = torch.where(best_source == 0, 1e-30, best_source)
     best_target = torch.where(best_target == 0, 1e-30, best_target)
     return (matrix * ((matrix / best_source) * (matrix / best_target))).view(scores.shape)
+
+
+class PlainBackbone:
+    """The same features as a backbone in inference, computed step by step from a copy of its weights.
+
+    Args:
+        backbone: the network whose weights are copied.
+        device: of the copy; ``None``: the backbone's; ``"meta"`` to count without computing.
+
+    Example:
+        >>> backbone, images = ResNet("resnet18").eval(), torch.rand(1, 3, 40, 56)
+        >>> torch.allclose(PlainBackbone(backbone)(images), backbone(images), rtol=1e-4, atol=1e-5)
+        True
+    """
+
+    def __init__(self, backbone: Backbone, device: str | None = None) -> None:
+        self.layers, self.mean, self.deviation = backbone.layers, backbone.mean, backbone.deviation
+        self.weights = {
+            name: torch.empty_like(tensor, device=device or tensor.device, memory_format=torch.contiguous_format)
+            for name, tensor in backbone.state_dict().items()
+        }
+        for name, tensor in backbone.state_dict().items():
+            self.weights[name].copy_(tensor)
+        self.lite = isinstance(backbone, EfficientNetLite0)
+        self.epsilon = 1e-3 if self.lite else 1e-5
+        if isinstance(backbone, ResNet):
+            self.strided_convolution = backbone.stride_on if backbone.bottleneck else "conv1"
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Features of images ``b 3 h w`` (RGB, 0 … 1) on the stride-16 grid."""
+        grid = [math.ceil(side / STRIDE) for side in images.shape[-2:]]
+        mean, deviation = (images.new_tensor(values).view(3, 1, 1) for values in (self.mean, self.deviation))
+        found: dict[str, Tensor] = {}
+        x = (images - mean) / deviation
+        for name, output in self._lite(x) if self.lite else self._residual(x):
+            if name in self.layers:
+                found[name] = output
+            if len(found) == len(set(self.layers)):
+                break
+        features = [
+            F.interpolate(found[layer], grid, mode="bilinear", align_corners=True)
+            if list(found[layer].shape[-2:]) != grid
+            else found[layer]
+            for layer in self.layers
+        ]
+        return (
+            torch.cat([F.normalize(feature, dim=1) for feature in features], 1)
+            if len(features) > 1
+            else features[0]
+        )
+
+    def _convolve(self, x: Tensor, convolution: str, norm: str, stride: int = 1) -> Tensor:
+        """Convolution, then batch norm with the statistics of training."""
+        weight = self.weights[f"{convolution}.weight"]
+        kernel, groups = weight.shape[-1], x.shape[1] // weight.shape[1]
+        if self.lite:
+            x = F.pad(x, _same_padding(x, kernel, stride))
+        x = F.conv2d(x, weight, None, stride, 0 if self.lite else kernel // 2, groups=groups)
+        parts = ("running_mean", "running_var", "weight", "bias")
+        mean, variance, scale, shift = (self.weights[f"{norm}.{part}"] for part in parts)
+        return F.batch_norm(x, mean, variance, scale, shift, training=False, eps=self.epsilon)
+
+    def _residual(self, x: Tensor) -> Iterator[tuple[str, Tensor]]:
+        x = F.max_pool2d(F.relu(self._convolve(x, "conv1", "bn1", 2)), 3, 2, 1)
+        for stage in range(1, 5):
+            block = 0
+            while f"layer{stage}.{block}.conv1.weight" in self.weights:
+                x = self._residual_block(x, f"layer{stage}.{block}", 2 if stage > 1 and block == 0 else 1)
+                block += 1
+            yield f"layer{stage}", x
+
+    def _residual_block(self, x: Tensor, name: str, stride: int) -> Tensor:
+        change = x
+        for number in (1, 2, 3):
+            if f"{name}.conv{number}.weight" in self.weights:
+                step = stride if self.strided_convolution == f"conv{number}" else 1
+                change = F.relu(change) if number > 1 else change
+                change = self._convolve(change, f"{name}.conv{number}", f"{name}.bn{number}", step)
+        if f"{name}.downsample.0.weight" in self.weights:
+            x = self._convolve(x, f"{name}.downsample.0", f"{name}.downsample.1", stride)
+        return F.relu(change + x)
+
+    def _lite(self, x: Tensor) -> Iterator[tuple[str, Tensor]]:
+        x = F.relu6(self._convolve(x, "conv_stem", "bn0", 2))
+        strides = [
+            stride if block == 0 else 1
+            for repeats, _, stride, *_ in EfficientNetLite0.plan
+            for block in range(repeats)
+        ]
+        for number, stride in enumerate(strides):
+            name, expanded = f"blocks.{number}", x
+            if f"{name}.expand_conv.weight" in self.weights:
+                expanded = F.relu6(self._convolve(x, f"{name}.expand_conv", f"{name}.bn0"))
+            yield f"{name}.expand", expanded
+            filtered = F.relu6(self._convolve(expanded, f"{name}.depthwise_conv", f"{name}.bn1", stride))
+            output = self._convolve(filtered, f"{name}.project_conv", f"{name}.bn2")
+            x = output + x if stride == 1 and output.shape == x.shape else output
+            yield name, x
+
+
+def _same_padding(x: Tensor, kernel: int, stride: int) -> list[int]:
+    """TensorFlow's "same": what is missing for ``ceil(size / stride)`` outputs, the odd pixel at the end."""
+    padding: list[int] = []
+    for size in (x.shape[3], x.shape[2]):
+        total = max((math.ceil(size / stride) - 1) * stride + kernel - size, 0)
+        padding += [total // 2, total - total // 2]
+    return padding
