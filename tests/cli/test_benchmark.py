@@ -72,7 +72,7 @@ def test_known_models_need_no_weights() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--only", "speed"], "there is no part 'speed'"),
+        (["--only", "speed"], "unknown part 'speed'"),
         (["--repeats", "0"], "repeats must be at least 1, got 0"),
         (["--threads", "-1"], "threads must be at least 1, got -1"),
         (["--size", "-5"], "size must be at least 1, got -5"),
