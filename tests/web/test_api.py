@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from fastapi.testclient import TestClient
 from PIL import Image
 
@@ -17,11 +16,9 @@ from chmnet.annotation.coco import doubtful_keypoints
 from chmnet.annotation.records import Moved
 from chmnet.annotation.vote import join_votes
 from chmnet.formats import read_npz
-from chmnet.geometry import pixels_to_normalised
 from chmnet.matcher import Matcher, MatchResult
-from chmnet.ops.transfer import sampler_weights
 from chmnet.viz.kernels import draw_kernels, titled_kernels
-from chmnet.web.container import heat_of, unpack
+from chmnet.web.container import unpack
 from chmnet.weights import load_model
 
 from .conftest import DONKEY, EXAMPLES, ZEBRA, assert_refused, load, picture_file
@@ -106,19 +103,6 @@ def test_pair_for_the_page_holds_positions_and_votes(client: TestClient, pair: s
     np.testing.assert_allclose(blocks["confidence"], result.confidence, atol=1e-3)
     assert blocks["likelihood"].shape == (900, 900)
     assert len(answer.content) < 0.85e6
-
-
-@pytest.mark.parametrize("model", ["chmnet-lite", "hough-prior", "nearest-neighbour"])
-def test_heat_of_the_page_is_that_of_the_library(client: TestClient, pair: str, model: str) -> None:
-    blocks = unpack(client.get(f"{pair}?model={model}").content)[1]
-    result = chmnet.match(DONKEY, ZEBRA, model=model)
-    for point in POINTS:
-        expected = result.heat(point)
-        normalised = pixels_to_normalised(torch.tensor([[point]]), result.source_size)
-        weights = sampler_weights(normalised, (30, 30), result.config)[0, 0].double().numpy()
-        heat = heat_of(blocks, weights).reshape(expected.shape)
-        assert abs(heat.sum() - 1) < 1e-6
-        assert np.abs(heat - expected).max() < 0.03 * expected.max() + 1e-4
 
 
 def test_a_known_picture_is_not_computed_again(client: TestClient) -> None:

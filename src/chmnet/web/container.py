@@ -73,18 +73,6 @@ def _coded(scores: Float[Tensor, "ws ht wt"], config: TransferConfig) -> UInt8[n
     return (255 + logarithms / LIKELIHOOD_STEP).round().clamp(0, 255).byte().numpy()
 
 
-def heat_of(blocks: dict[str, np.ndarray], weights: Float[np.ndarray, " positions"]) -> np.ndarray:
-    """The heat map that the page draws: what :meth:`MatchResult.heat` is, out of the coarse numbers.
-
-    Args:
-        blocks: from :func:`unpack`.
-        weights: how much each position of the source grid counts.
-    """
-    coded = blocks["likelihood"].astype(np.float64)
-    likely = np.where(coded > 0, np.exp(LIKELIHOOD_STEP * (coded - 255)), 0)
-    return np.asarray(weights @ (likely / likely.sum(axis=1, keepdims=True)))
-
-
 def pack(header: dict[str, Any], blocks: dict[str, np.ndarray]) -> bytes:
     """Header and arrays as one string of bytes."""
     places, offset = {}, 0

@@ -1,5 +1,5 @@
 // One matched pair on the client: reads the binary answer of /api/pairs and moves points without the server.
-// The soft sampler below is chmnet's nn/transfer.py `sample_grid`, in double precision; geometry.py gives the coordinates.
+// The sampler is that of chmnet's ops/transfer.py in double precision; tests/web/test_sampler.py compares the two.
 
 const REFERENCE_GRID = 30;
 const ARRAYS = { float32: Float32Array, uint8: Uint8Array };

@@ -1,0 +1,127 @@
+"""The page's sampler, run by Node.js, held against that of the library."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import chmnet
+from chmnet.config import TransferConfig
+from chmnet.geometry import Size, normalised_to_pixels, pixels_to_normalised
+from chmnet.ops.transfer import sampler_weights
+from chmnet.web.app import STATIC
+from chmnet.web.container import LIKELIHOOD_STEP, pack, pack_result
+
+from .conftest import DONKEY, ZEBRA
+
+NODE = shutil.which("node")
+pytestmark = pytest.mark.skipif(NODE is None, reason="node, which runs the page's JavaScript, is not installed")
+
+SCRIPT = """
+import { readFileSync } from "node:fs";
+import { Pair } from "./pair.mjs";
+
+const cases = JSON.parse(readFileSync("cases.json"));
+console.log(JSON.stringify(cases.map((points, number) => {
+  const file = readFileSync(`${number}.bin`);
+  const pair = new Pair(file.buffer.slice(file.byteOffset, file.byteOffset + file.length));
+  return {
+    transfer: points.map(([x, y]) => pair.transfer(x, y)),
+    heat: points.map(([x, y]) => Array.from(pair.heat(x, y))),
+    matches: pair.matches(50),
+  };
+})));
+"""
+
+
+def run_page(answers: list[bytes], points: np.ndarray, folder: Path) -> list[dict[str, Any]]:
+    """What the page computes from each of the server's answers, without a browser."""
+    assert NODE is not None
+    shutil.copy(STATIC / "pair.js", folder / "pair.mjs")
+    (folder / "run.mjs").write_text(SCRIPT, encoding="utf-8")
+    (folder / "cases.json").write_text(json.dumps([points.tolist()] * len(answers)), encoding="utf-8")
+    for number, answer in enumerate(answers):
+        (folder / f"{number}.bin").write_bytes(answer)
+    run = subprocess.run([NODE, "run.mjs"], cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode == 0, run.stderr
+    found: list[dict[str, Any]] = json.loads(run.stdout)
+    return found
+
+
+def points_of(size: Size) -> np.ndarray:
+    """Random points, corners, borders, and points far outside of a picture; none is as near to two grid points."""
+    height, width = size
+    inside = np.random.default_rng(1).uniform(0, 1, (20, 2))
+    marked = [[0, 0], [1, 1], [0, 1], [0.51, 0.52], [1, 0.3], [-0.2, 0.52], [0.51, 1.4], [9, -9], [1e5, 1e5]]
+    return np.concatenate([inside, np.array(marked)]) * (width, height)
+
+
+GRIDS = [(30, 30), (7, 5), (1, 4), (1, 1)]
+CONFIGS = [
+    TransferConfig(),
+    TransferConfig(scale_with_grid=False),
+    TransferConfig(scale_with_grid=False, sampler_threshold=0.6),
+    TransferConfig(sampler="nearest"),
+]
+SIZE, TARGET_SIZE = (161, 200), (90, 50)
+
+
+def random_blocks(grid: Size) -> dict[str, np.ndarray]:
+    chance = np.random.default_rng(0)
+    blocks = {
+        "positions": chance.uniform(-1, 1, (*grid, 2)).astype(np.float32),
+        "confidence": chance.uniform(0, 1, grid).astype(np.float32),
+        "likelihood": chance.integers(0, 256, (grid[0] * grid[1], 6), dtype=np.uint8),
+    }
+    blocks["likelihood"][:, 0] = 255  # each row has a most likely place
+    return blocks
+
+
+def test_points_are_moved_as_by_the_library(tmp_path: Path) -> None:
+    cases = [(grid, config, random_blocks(grid)) for grid in GRIDS for config in CONFIGS]
+    answers = []
+    for grid, config, blocks in cases:
+        header = {
+            "source_size": SIZE,
+            "target_size": TARGET_SIZE,
+            "source_grid": grid,
+            "target_grid": (2, 3),
+            "transfer": config.to_dict(),
+            "likelihood_step": LIKELIHOOD_STEP,
+        }
+        answers.append(pack(header, blocks))
+    points = points_of(SIZE)
+    for (grid, config, blocks), found in zip(cases, run_page(answers, points, tmp_path), strict=True):
+        places = pixels_to_normalised(torch.tensor(points), SIZE)[None]
+        weights = sampler_weights(places, grid, config)[0].numpy()
+        expected = normalised_to_pixels(weights @ blocks["positions"].reshape(-1, 2).astype(float), TARGET_SIZE)
+        where = f"grid {grid}, {config}"
+        moved = [(each["x"], each["y"]) for each in found["transfer"]]
+        np.testing.assert_allclose(moved, expected, atol=1e-9, err_msg=where)
+        trust = [each["confidence"] for each in found["transfer"]]
+        np.testing.assert_allclose(trust, weights @ blocks["confidence"].ravel(), atol=1e-9, err_msg=where)
+        coded = blocks["likelihood"].astype(float)
+        likely = np.where(coded > 0, np.exp(LIKELIHOOD_STEP * (coded - 255)), 0)
+        heat = weights @ (likely / likely.sum(1, keepdims=True))
+        np.testing.assert_allclose(found["heat"], heat, atol=1e-9, err_msg=where)
+
+
+@pytest.mark.parametrize("model", ["chmnet-lite", "hough-prior", "nearest-neighbour"])
+def test_the_page_shows_what_the_library_says(model: str, tmp_path: Path) -> None:
+    result = chmnet.match(DONKEY, ZEBRA, model=model)
+    points = np.array([[7.0, 72.0], [85.0, 44.0], [178.25, 38.5]])
+    (found,) = run_page([pack_result(result)], points, tmp_path)
+    moved, best = result.transfer(points), result.matches(50)
+    np.testing.assert_allclose([(each["x"], each["y"]) for each in found["transfer"]], moved.target, atol=1e-3)
+    np.testing.assert_allclose([each["confidence"] for each in found["transfer"]], moved.confidence, atol=1e-4)
+    for name in ("source", "target", "confidence"):
+        np.testing.assert_allclose([each[name] for each in found["matches"]], getattr(best, name), atol=1e-3)
+    for point, heat in zip(points, np.array(found["heat"]), strict=True):
+        expected = result.heat(point)
+        assert abs(heat.sum() - 1) < 1e-6
+        assert np.abs(heat.reshape(expected.shape) - expected).max() < 0.03 * expected.max() + 1e-4
