@@ -9,7 +9,7 @@ from PIL import Image
 
 from chmnet.data import DATASETS, Pair, deduplicate, image_names, load_pairs, training_pairs
 from chmnet.data.making_pairs import outside
-from chmnet.data.masks import open_mask
+from chmnet.data.pairs import open_mask
 from chmnet.errors import InputError
 
 from . import trees
@@ -110,8 +110,8 @@ def test_pf_pascal_is_whole(shared: Path, split: str, count: int) -> None:
 
 def test_pf_pascal_training_list(shared: Path) -> None:
     pairs = load_pairs("pf-pascal", shared / "datasets", "train")
-    assert len(pairs) == len({pair.name for pair in pairs}) == 2 * 462
-    assert sum(pair.flags.get("flip", 0) for pair in pairs) == 462
+    assert len(pairs) == len({pair.name for pair in pairs}) == 2 * 1470
+    assert sum(pair.flags.get("flip", 0) for pair in pairs) == 1470
     assert_all_inside(pairs)
 
 
