@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from chmnet.data import load_pairs
-from chmnet.data.masks import open_mask
+from chmnet.data.pairs import open_mask
 from chmnet.data.summary import summarise
 from chmnet.errors import InputError
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from PIL import Image
 
-from chmnet.data.pairs import AnnotatedImage, Box, Pair
+from chmnet.data.pairs import AnnotatedImage, Pair
 from chmnet.errors import ConfigError, InputError
 from chmnet.metrics import (
     DEFAULT_PROTOCOLS,
@@ -33,6 +33,7 @@ from chmnet.metrics import (
     score,
     thresholds_px,
 )
+from chmnet.pictures import Box
 
 SPACES = ["resized", "original"]
 THRESHOLDS = ["img", "bbox", "bbox-kp", "bbox-legacy"]

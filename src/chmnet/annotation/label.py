@@ -17,15 +17,14 @@ from PIL import Image
 from torch import Tensor
 
 from chmnet.config import check_range
-from chmnet.data.duplicates import image_names
-from chmnet.data.pairs import AnnotatedImage, Box, Pair
+from chmnet.data.pairs import AnnotatedImage, Pair, image_names
 from chmnet.errors import InputError
 from chmnet.geometry import Size, grid_points, normalised_to_pixels, spread_out
 from chmnet.nn.chmnet import CHMNet, Pyramid
 from chmnet.nn.inference import for_inference
 from chmnet.ops.correlation import exchange, filter_in_place, resize_correlation
 from chmnet.ops.transfer import cycle_consistency, soft_argmax
-from chmnet.pictures import to_picture, to_tensor
+from chmnet.pictures import Box, to_picture, to_tensor
 
 GRID: Size = (30, 30)
 """Positions of each object that are matched: the grid on which the members' scores are added up."""

@@ -11,10 +11,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from chmnet.data import animal_pose, coco, pf_pascal, pf_willow, spair
-from chmnet.data.duplicates import deduplicate, image_names
 from chmnet.data.lists import read_list, write_list
 from chmnet.data.making_pairs import Instance
-from chmnet.data.pairs import AnnotatedImage, Box, Pair
+from chmnet.data.pairs import AnnotatedImage, Pair, deduplicate, image_names
 from chmnet.data.pf_pascal import training_pairs
 from chmnet.data.reading import dataset_folder
 from chmnet.errors import InputError
@@ -22,7 +21,6 @@ from chmnet.errors import InputError
 __all__ = [
     "DATASETS",
     "AnnotatedImage",
-    "Box",
     "Dataset",
     "Pair",
     "deduplicate",

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from chmnet.data.making_pairs import Instance, make_pairs, outside, without_outside
-from chmnet.data.pairs import Box, Pair
+from chmnet.data.pairs import Pair
 from chmnet.data.reading import (
     OnProblem,
     expect,
@@ -28,7 +28,7 @@ from chmnet.data.reading import (
 )
 from chmnet.errors import InputError
 from chmnet.geometry import Size
-from chmnet.pictures import to_picture
+from chmnet.pictures import Box, to_picture
 
 SPLITS = ("train", "val", "test")
 JsonObject = dict[str, object]

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from chmnet.data.pairs import AnnotatedImage, Box, Pair
+from chmnet.data.pairs import AnnotatedImage, Pair
 from chmnet.data.reading import LeftOutError, OnProblem, with_unique_names
 from chmnet.errors import InputError
 from chmnet.geometry import Size
+from chmnet.pictures import Box
 
 MAX_INSTANCES = 2000
 """Of a category with more objects a random choice of this many takes part: all against all must fit in memory."""

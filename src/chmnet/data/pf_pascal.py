@@ -5,7 +5,7 @@ come from the official ``Annotations/<class>/<image>.mat``; without those, the t
 ``trn_pairs_kps_partial.csv``, and rows that are not there are left out.
 
 Half of the official training rows say ``flip = 1``: both images are to be mirrored. Such a pair keeps the
-coordinates of the files and has the flag ``flip``; :func:`chmnet.data.transforms.load_samples` mirrors it.
+coordinates of the files and has the flag ``flip``; training mirrors it.
 """
 
 import logging
@@ -13,9 +13,9 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from chmnet.data.matlab import read_annotation
-from chmnet.data.pairs import AnnotatedImage, Box, Pair
+from chmnet.data.pairs import AnnotatedImage, Pair
 from chmnet.data.reading import (
+    MAX_COORDINATE,
     OnProblem,
     Row,
     check_same_number,
@@ -33,6 +33,7 @@ from chmnet.data.reading import (
     with_unique_names,
 )
 from chmnet.errors import InputError
+from chmnet.pictures import Box
 
 FOLDER = "PF-PASCAL"
 LISTS = {"train": "trn_pairs.csv", "val": "val_pairs.csv", "test": "test_pairs.csv"}
@@ -220,3 +221,36 @@ def _count_inside(keypoints: np.ndarray, box: Box) -> int:
 def _area(box: Box) -> float:
     left, top, right, bottom = box
     return (right - left) * (bottom - top)
+
+
+def read_annotation(path: Path) -> tuple[np.ndarray, Box | None]:
+    """The keypoints and the box, where there is one, of an official annotation: a MATLAB file.
+
+    Keypoints (``kps``, n×2) are NaN where a part cannot be seen.
+
+    Raises:
+        InputError: the file is broken, of a version that cannot be read, or no PF-PASCAL annotation.
+    """
+    from scipy.io import loadmat  # takes a third of a second, and few need it
+
+    try:
+        content = loadmat(path)
+    except NotImplementedError:
+        raise InputError(f"{path} is a MATLAB file of version 7.3; save it with -v7 or older") from None
+    except Exception as error:  # scipy raises many kinds of errors on files that are no MATLAB files
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise InputError(f"{path} cannot be read as a MATLAB file: {reason}") from None
+    if "kps" not in content:
+        found = ", ".join(name for name in content if not name.startswith("__")) or "nothing"
+        raise InputError(f"{path} is no PF-PASCAL annotation: it has no kps, only {found}")
+    keypoints = content["kps"]
+    if keypoints.ndim != 2 or keypoints.shape[1] != 2 or keypoints.dtype.kind not in "fiu":
+        raise InputError(
+            f"{path}: kps must be numbers of shape n×2, got shape {'×'.join(map(str, keypoints.shape))}"
+        )
+    keypoints = keypoints.astype(np.float64)
+    if np.nanmax(np.abs(keypoints), initial=0) > MAX_COORDINATE:
+        raise InputError(f"{path}: kps has a number larger than any picture")
+    if "bbox" not in content:
+        return keypoints, None
+    return keypoints, read_box(content["bbox"].reshape(-1).tolist(), f"{path}: bbox")

@@ -13,8 +13,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from chmnet.data.pairs import Box, Pair
+from chmnet.data.pairs import Pair
 from chmnet.errors import InputError
+from chmnet.pictures import Box
 
 MAX_COORDINATE = 1_000_000
 """No picture is larger: a coordinate beyond this is a mistake in the file."""

@@ -10,8 +10,7 @@ import numpy as np
 
 from chmnet.data import Dataset, find_dataset
 from chmnet.data.making_pairs import Instance, outside
-from chmnet.data.masks import open_mask
-from chmnet.data.pairs import AnnotatedImage, Pair
+from chmnet.data.pairs import AnnotatedImage, Pair, open_mask
 from chmnet.errors import InputError
 from chmnet.geometry import Size
 from chmnet.pictures import to_picture

@@ -5,19 +5,14 @@ resizing multiplies x by ``new width / width``, and mirroring makes it ``width â
 Random changes take their randomness from the generator they are given and from nowhere else.
 """
 
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
 
-from chmnet.data.pairs import AnnotatedImage, Box, Pair
 from chmnet.errors import InputError
-from chmnet.geometry import Size, rescale_points
-from chmnet.pictures import to_picture
-
-EXCHANGED = {"left": "right", "right": "left", "l": "r", "r": "l"}
+from chmnet.geometry import Size
+from chmnet.pictures import Box
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,25 +29,6 @@ class Sample:
     def size(self) -> Size:
         """(height, width) of the image."""
         return self.image.height, self.image.width
-
-
-def load_sample(side: AnnotatedImage) -> Sample:
-    """Open the image of one side of a pair."""
-    return Sample(to_picture(side.path), side.keypoints.astype(np.float64), side.box)
-
-
-def load_samples(pair: Pair) -> tuple[Sample, Sample]:
-    """Open both images of a pair; where its list asks for the paper's horizontal flip, both are mirrored."""
-    samples = load_sample(pair.source), load_sample(pair.target)
-    return flip_pair(*samples) if pair.flags.get("flip") else samples
-
-
-def resize(sample: Sample, size: Size) -> Sample:
-    """Scale to (height, width) with Pillow's bilinear filter."""
-    height, width = size
-    image = sample.image.resize((width, height), Image.Resampling.BILINEAR)
-    box = None if sample.box is None else rescale_points(_corners(sample.box), sample.size, size)
-    return Sample(image, rescale_points(sample.keypoints, sample.size, size), _to_box(box))
 
 
 def crop(sample: Sample, area: tuple[int, int, int, int]) -> Sample:
@@ -98,52 +74,6 @@ def mirror(sample: Sample) -> Sample:
     return Sample(ImageOps.mirror(sample.image), keypoints, box)
 
 
-def flip_pair(source: Sample, target: Sample) -> tuple[Sample, Sample]:
-    """The paper's horizontal flip: both images are mirrored, so every row stays a match."""
-    return mirror(source), mirror(target)
-
-
-def flip_target(source: Sample, target: Sample, names: Sequence[str]) -> tuple[Sample, Sample, tuple[str, ...]]:
-    """Mirror the target alone, and exchange its left and right keypoints where their names tell.
-
-    A mirrored left eye looks like a right eye, so it becomes the match of the source's right eye. Rows whose
-    counterpart is not there are left out on both sides. Without names no keypoint is exchanged.
-
-    Args:
-        source: stays as it is.
-        target: is mirrored.
-        names: of the rows of keypoints, or none.
-
-    Returns:
-        Both samples and the names of the rows they now have.
-    """
-    mirrored = mirror(target)
-    if not names:
-        return source, mirrored, ()
-    counterparts = mirrored_rows(names)
-    kept = [row for row, other in enumerate(counterparts) if other is not None]
-    others = [other for other in counterparts if other is not None]
-    return (
-        replace(source, keypoints=source.keypoints[kept]),
-        replace(mirrored, keypoints=mirrored.keypoints[others]),
-        tuple(names[row] for row in kept),
-    )
-
-
-def mirrored_rows(names: Sequence[str]) -> list[int | None]:
-    """For each name the row of its counterpart in a mirror: of ``left_eye`` that of ``right_eye``.
-
-    A name without a side is its own counterpart; ``None`` stands where the counterpart is missing.
-
-    Example:
-        >>> mirrored_rows(["left_eye", "right_eye", "nose", "LeftEar"])
-        [1, 0, 2, None]
-    """
-    words = [_words(name) for name in names]
-    exchanged = [tuple(EXCHANGED.get(word, word) for word in name) for name in words]
-    return [words.index(name) if name in words else None for name in exchanged]
-
-
 def jitter_colours(
     sample: Sample,
     generator: np.random.Generator,
@@ -182,12 +112,6 @@ def _turn_hue(image: Image.Image, turn: float) -> Image.Image:
     shift = round(turn * 256)
     hue = hue.point([(level + shift) % 256 for level in range(256)])
     return Image.merge("HSV", (hue, saturation, value)).convert("RGB")
-
-
-def _words(name: str) -> tuple[str, ...]:
-    """``leftEye``, ``Left eye`` and ``left_eye`` are the same words."""
-    separated = re.sub(r"(?<=[a-z])(?=[A-Z])|[^A-Za-z0-9]+", " ", name)
-    return tuple(separated.lower().split())
 
 
 def _corners(box: Box) -> np.ndarray:

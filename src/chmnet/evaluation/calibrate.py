@@ -117,7 +117,7 @@ def fit_calibration(
         options={"ftol": 1e-14, "maxiter": 1000},
     )
     first, *slopes = found.x.tolist()
-    return first, *(max(0.0, slope) for slope in slopes)  # type: ignore[return-value]
+    return first, *(max(0.0, slope) for slope in slopes)
 
 
 def recalibrated(found: Evidence, calibration: tuple[float, ...]) -> Float64[np.ndarray, " n"]:

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from chmnet.data.masks import open_mask
-from chmnet.data.pairs import AnnotatedImage, Pair
+from chmnet.data.pairs import AnnotatedImage, Pair, open_mask
 from chmnet.errors import InputError
 from chmnet.evaluation.predictions import GRID_SIDE, GridMatches, Header, PredictionFile
 from chmnet.features import FeatureCache, Features, hash_weights

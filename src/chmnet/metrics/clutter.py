@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
-from chmnet.data.pairs import Box
 from chmnet.errors import InputError
+from chmnet.pictures import Box
 
 
 @dataclass(frozen=True, eq=False)

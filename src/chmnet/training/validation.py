@@ -76,11 +76,11 @@ class Validation:
             totals += torch.tensor(found, dtype=torch.float64)
         if processes > 1:
             totals = accelerator.reduce(totals.to(accelerator.device), "sum").cpu()
-        pairs, loss_sum, *shares = totals.tolist()
+        pairs, loss_sum, *sums = totals.tolist()
         number = max(1.0, pairs)
         loss_mean = loss_sum / number
         return {
             "loss": loss_mean if math.isfinite(loss_mean) else None,
             "pairs": int(pairs),
-            "pck": {alpha_key(alpha): 100 * share / number for alpha, share in zip(ALPHAS, shares, strict=True)},
+            "pck": {alpha_key(alpha): 100 * part / number for alpha, part in zip(ALPHAS, sums, strict=True)},
         }
