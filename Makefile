@@ -31,7 +31,7 @@ demo: $(SETUP)
 # The drawings of README.md and docs, the command line's reference, and the tables of the results.
 docs: $(SETUP)
 	$(BIN)/python tools/pictures.py docs/images
-	$(BIN)/python -m chmnet.cli.reference > docs/cli.md.new && mv docs/cli.md.new docs/cli.md
+	$(BIN)/python tools/cli_reference.py docs/cli.md
 	$(BIN)/python tools/results_page.py docs/results.md results
 
 # Two processes of one thread each; the one that finishes first takes over tests of the other.

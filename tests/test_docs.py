@@ -16,10 +16,10 @@ from PIL import Image
 
 import chmnet.viz
 from chmnet.cli.main import app
-from chmnet.cli.reference import commands, parameters, reference
 from chmnet.errors import InputError
 from chmnet.experiments.experiment import tables_of
 from chmnet.experiments.registry import EXPERIMENTS
+from tools.cli_reference import reference
 from tools.results_page import copy_pictures, fill_tables
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -77,16 +77,6 @@ def test_python_guide_has_every_public_name() -> None:
 
 def test_reference_is_up_to_date() -> None:
     assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == reference(), "run `make docs`"
-
-
-def test_reference_has_the_names_of_the_parser() -> None:
-    for name, function in commands(app):
-        command = typer.main.get_command(app)
-        for word in name.split()[1:]:
-            command = command.commands[word]
-        options = {option for one in command.params for option in one.opts if option.startswith("-")}
-        listed = {option for one in parameters(function) if one.is_option for option in one.names}
-        assert listed == options - {"--help"}, name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

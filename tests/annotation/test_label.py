@@ -125,7 +125,7 @@ def test_the_command_leaves_test_pairs_out(tmp_path: Path) -> None:
     model = ("--model", "nearest-neighbour@160")
     result = CliRunner().invoke(app, [*arguments, *model])
     assert result.exit_code == 0, result.output
-    assert "1 of 1 pairs have keypoints" in result.output  # the others stand in the test list
+    assert "1 of 1 pairs" in result.output  # the others stand in the test list
     (pair,) = data.read_list(output, root)
     assert data.image_names(pair) == {f"{trees.PASCAL_IMAGES[number]}.jpg" for number in (0, 2)}
     assert CliRunner().invoke(app, [*arguments, *model]).exit_code != 0  # the file exists
@@ -139,7 +139,7 @@ def test_the_command_refuses_sides_that_are_none(tmp_path: Path, word: str) -> N
     arguments = ["data", "label", "pf-pascal", "--root", str(root), "-o", str(tmp_path / "out.json")]
     result = CliRunner().invoke(app, [*arguments, "--model", word])
     assert isinstance(result.exception, InputError)
-    assert "side in pixels" in str(result.exception)
+    assert "16 to 1024 pixels" in str(result.exception)
 
 
 def test_the_command_without_any_sure_pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +148,7 @@ def test_the_command_without_any_sure_pair(tmp_path: Path, monkeypatch: pytest.M
     arguments = ["data", "label", "pf-pascal", "--root", str(root), "-o", str(tmp_path / "out.json")]
     result = CliRunner().invoke(app, [*arguments, "--model", "nearest-neighbour"])
     assert isinstance(result.exception, InputError)
-    assert "none of 1 pairs has enough sure matches" in str(result.exception)
+    assert "none of 1 pairs" in str(result.exception)
     assert not (tmp_path / "out.json").exists()
 
 

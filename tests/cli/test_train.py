@@ -61,7 +61,7 @@ def test_root_from_the_environment(tmp_path: Path, config: str, monkeypatch: pyt
         ([], "name a configuration file, or a run to --resume"),
         (["CONFIG"], "name a folder for the run: -o runs/NAME"),
         (["none.toml", "-o", "OUT"], "cannot read the configuration none.toml"),
-        (["CONFIG", "-o", "FULL"], "exists already; --resume"),
+        (["CONFIG", "-o", "FULL"], "exists already"),
         (["CONFIG", "-o", "OUT", "--set", "epoch=3"], "did you mean 'epochs'?"),
         (["CONFIG", "-o", "OUT", "--set", "data=[{}]"], "where is pf-pascal?"),
         (["CONFIG", "-o", "OUT", "--set", "data=[{}]", "--root", "none"], "none"),

@@ -22,7 +22,7 @@ def test_help_with_examples() -> None:
         assert "Example" in run(command, "--help").output
 
 
-def test_all_is_well(tmp_path: Path) -> None:
+def test_whole_data_set(tmp_path: Path) -> None:
     result = run("summary", "spair-71k", "--root", trees.make_spair(tmp_path))
     assert result.exit_code == 0, result.output
     lines = [line.split() for line in result.output.splitlines()]
@@ -30,7 +30,7 @@ def test_all_is_well(tmp_path: Path) -> None:
     assert ["images", "3"] in lines
     assert ["pairs", "with", "masks", "2"] in lines
     assert ["cat", "2", "pairs"] in lines
-    assert "All files are well." in result.output
+    assert "No problems found." in result.output
 
 
 def test_problems_end_with_code_1(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_list_is_written(tmp_path: Path) -> None:
     trees.make_coco(tmp_path)
     result = run("list", "coco", "--root", tmp_path, "-o", tmp_path / "pairs.json")
     assert result.exit_code == 0, result.output
-    assert result.output.startswith("12 pairs are in")
+    assert result.output.startswith("wrote 12 pairs to")
     assert len(json.loads((tmp_path / "pairs.json").read_text())["pairs"]) == 12
 
 

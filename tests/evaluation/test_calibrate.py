@@ -287,8 +287,8 @@ def test_the_command(tmp_path: Path, model: CHMNet) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["hough-prior", "-o", "out.safetensors"], "kept in a model file (.safetensors); 'hough-prior' is none"),
-        (["m.safetensors", "-o", "out.bin"], "kept in a model file (.safetensors); 'out.bin' is none"),
+        (["hough-prior", "-o", "out.safetensors"], "model file (.safetensors), got 'hough-prior'"),
+        (["m.safetensors", "-o", "out.bin"], "model file (.safetensors), got 'out.bin'"),
         (["m.safetensors", "-o", "m.safetensors"], "m.safetensors is an input already"),
         (["hough-prior", "--plot", "plot.bmp"], "a plot must end in .png, got 'plot.bmp'"),
         (["hough-prior", "--plot", "no/plot.png"], "no such folder"),

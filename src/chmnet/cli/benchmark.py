@@ -1,58 +1,96 @@
-"""``chmnet benchmark``: what a model costs, against the authors' way in the same run."""
+"""``chmnet benchmark``: time and memory of a model, against the authors' implementation in the same run."""
 
-import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from chmnet.cli.io import check_outputs, parse_whole_numbers, track
+from chmnet.cli.io import (
+    Overwrite,
+    check_ending,
+    check_outputs,
+    describe_changes,
+    parse_whole_numbers,
+    print_table,
+    save_figure,
+    track,
+    write_json,
+)
 from chmnet.config import PRESETS, BackboneConfig, ModelConfig, parse_changes
 from chmnet.errors import InputError
-from chmnet.files import atomic_path
 
 if TYPE_CHECKING:
     from chmnet.nn.chmnet import CHMNet
 
 DEFAULT = "paper"
+TITLES = {
+    "model": "model",
+    "baseline": "authors' way",
+    "appendix-b": "appendix-B votes",
+    "resnet101-baseline": "authors', ResNet-101",
+}
+"""What the tables call the candidates of a report."""
+COMPARED = ("", "ms", "model is faster", "peak MB")
+TableRows = tuple[list[str], list[list[str]]]
+"""The headings of a table and its rows."""
 
 
 def benchmark(
     model: Annotated[
-        str, typer.Option(help="paper, reference, a name from `chmnet models`, or a model file. Default: paper.")
+        str,
+        typer.Option(
+            metavar="MODEL", help="paper, reference, a name from `chmnet models`, or a model file. Default: paper."
+        ),
     ] = "",
-    config: Annotated[Path | None, typer.Option(help="A configuration (.toml) instead of a model.")] = None,
-    backbone: Annotated[str, typer.Option(help="Another backbone, with random weights.")] = "",
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Configuration (.toml) to measure instead of a model.")
+    ] = None,
+    backbone: Annotated[str, typer.Option(metavar="NAME", help="Another backbone, with random weights.")] = "",
     change: Annotated[
-        list[str] | None, typer.Option("--set", help="Change the configuration: dimensions=4d-4d.")
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Change the configuration, such as dimensions=4d-4d; repeatable."
+        ),
     ] = None,
     size: Annotated[
-        int, typer.Option(show_default=False, help="Height and width of the images. Default: the model's own.")
+        int,
+        typer.Option(
+            metavar="NUMBER", show_default=False, help="Height and width of the images. Default: the model's own."
+        ),
     ] = 0,
-    sizes: Annotated[str, typer.Option(help="Sizes whose growth is measured.")] = "120,240,360,480",
+    sizes: Annotated[
+        str, typer.Option(metavar="NUMBERS", help="Image sizes for the part growth.")
+    ] = "120,240,360,480",
     threads: Annotated[
-        int, typer.Option(show_default=False, help="Threads to use. Default: as many as torch chooses.")
+        int, typer.Option(metavar="NUMBER", show_default=False, help="Threads. Default: as many as torch chooses.")
     ] = 0,
-    repeats: Annotated[int, typer.Option(help="Runs of each measurement, after one to warm up.")] = 9,
-    only: Annotated[str, typer.Option(help="Some of convolution,head,training,pair,growth. Default: all.")] = "",
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write all numbers here.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw stages and growth here (.png).")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that exist.")] = False,
+    repeats: Annotated[
+        int, typer.Option(metavar="NUMBER", help="Runs of each measurement, after one warm-up run.")
+    ] = 9,
+    only: Annotated[
+        str,
+        typer.Option(metavar="NAMES", help="Some of convolution,head,training,pair,growth. Default: all."),
+    ] = "",
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write all numbers here as JSON.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw stages and growth here (.png).")] = None,
+    overwrite: Overwrite = False,
 ) -> None:
-    """Measure a model: parameters, multiply-adds, time of a pair and of each stage, peak memory.
+    """Measure the time and memory of a model.
 
-    The authors' way (appendix-B convolutions, a backbone for each image) and a plain matrix product run in turns
-    with it. Weights are random unless a model file is named: time does not depend on them.
+    Prints its parameters and multiply-adds, the time of a pair and of each stage, and peak memory, on the CPU.
+    The authors' implementation (appendix-B convolutions, one backbone run for each image) and a plain matrix
+    product run in turns with it. Weights are random unless a model file is named: time does not depend on them.
 
+    \b
     Examples:
-
-    `chmnet benchmark --json cost.json --plot cost.png`
-
-    `chmnet benchmark --backbone efficientnet-lite0 --set dimensions=4d-4d --only pair --threads 2`
+      chmnet benchmark --json cost.json --plot cost.png
+      chmnet benchmark --backbone efficientnet-lite0 --only pair --threads 2
     """
     check_outputs([config], [json_file, plot], overwrite)
-    if plot is not None and plot.suffix.lower() != ".png":
-        raise InputError(f"a plot must end in .png, got {plot.name!r}")
+    check_ending(plot, "a plot", ".png")
     sides = parse_whole_numbers(sizes, "sizes", "120,240")
     for name, number in (("size", size), ("threads", threads)):
         if number < 0:
@@ -74,13 +112,12 @@ def benchmark(
     finally:
         torch.set_num_threads(before)
     if json_file is not None:
-        with atomic_path(json_file, overwrite) as temporary:
-            temporary.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        write_json(report, json_file, overwrite)
     if plot is not None:
-        _draw(report, plot, overwrite)
-    from chmnet.cli.cost_tables import print_report
+        from chmnet.viz import plot_cost
 
-    print_report(report)
+        save_figure(plot_cost(report), plot, overwrite)
+    _print_report(report)
 
 
 def _network(model: str, config: Path | None, backbone: str, changes: dict[str, Any]) -> "tuple[str, CHMNet]":
@@ -104,14 +141,129 @@ def _network(model: str, config: Path | None, backbone: str, changes: dict[str, 
     chosen = chosen.replace(**changes)
     if backbone:
         chosen = chosen.replace(backbone=BackboneConfig.from_dict({"name": backbone}, where="the backbone"))
-    details = [backbone] * bool(backbone) + [f"{key}={value}" for key, value in changes.items()]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return f"{name} ({', '.join(details)})" if details else name, CHMNet(chosen).eval()
+        return describe_changes(name, backbone, changes), CHMNet(chosen).eval()
 
 
-def _draw(report: dict[str, Any], path: Path, overwrite: bool) -> None:
-    from chmnet.viz import plot_cost
+def _print_report(report: dict[str, Any]) -> None:
+    """Print a report of :func:`chmnet.benchmark.run`."""
+    machine, parameters = report["machine"], report["parameters"]
+    height, width = report["model"]["image_size"]
+    rate = giga(machine["matrix_product_multiply_adds_per_second"])
+    for line in (
+        f"{report['model']['name']}, images of {height} × {width}",
+        f"torch {machine['torch']}, {machine['simd']}, {machine['threads']} threads; "
+        f"a matrix product does {rate} G multiply-adds a second",
+        f"{parameters['total']:,} parameters: {parameters['backbone']:,} of the backbone, "
+        f"{parameters['projections']:,} of the projections, {parameters['votes']:,} of the votes",
+        f"{giga(report['multiply_adds']['total'])} G multiply-adds a pair",
+        f"{report['repeats']} runs after one to warm up; median (quartiles)",
+    ):
+        typer.echo(line)
+    tables = {
+        "convolution": _convolutions,
+        "head": _head,
+        "training": _training,
+        "pair": _pair,
+        "growth": _growth,
+    }
+    for part in [name for name in tables if name in report]:
+        for headings, rows in tables[part](report[part]):
+            typer.echo()
+            print_table(headings, rows)
 
-    with atomic_path(path, overwrite) as temporary:
-        plot_cost(report).savefig(temporary, format="png", dpi=150)
+
+def _convolutions(part: dict[str, Any]) -> Iterator[TableRows]:
+    for direction in ("forward", "forward_and_backward"):
+        headings = [direction.replace("_", " "), "", "ms", "faster", "G a second", "of product", "peak MB"]
+        yield (
+            headings,
+            [
+                [
+                    case,
+                    name,
+                    _milliseconds(row),
+                    f"{row['faster_than_appendix_b']:.2f}×",
+                    giga(row["multiply_adds_per_second"]),
+                    f"{row['share_of_matrix_product']:.0%}",
+                    _megabytes(row),
+                ]
+                for case, entry in part.items()
+                for name, row in entry[direction].items()
+            ],
+        )
+
+
+def _head(part: dict[str, Any]) -> Iterator[TableRows]:
+    forward, both = (_candidates(key.replace("_", " "), part[key]) for key in ("forward", "forward_and_backward"))
+    yield [f"head, {part['in_channels']} channels", *COMPARED], forward + both
+
+
+def _training(part: dict[str, Any]) -> Iterator[TableRows]:
+    rows = _candidates(f"a step, {part['batch']} pairs", part["step"])
+    yield [f"training, {part['in_channels']} cached channels", *COMPARED], rows
+
+
+def _pair(part: dict[str, Any]) -> Iterator[TableRows]:
+    yield ["pair", *COMPARED], _candidates("a pair", part["whole"])
+    rows = []
+    for stage, entry in part["stages"].items():
+        model, baseline = entry["model"], entry["baseline"]
+        rows.append(
+            [
+                stage,
+                giga(entry["multiply_adds"]) if entry["multiply_adds"] else "–",
+                _milliseconds(model),
+                f"{model['share']:.0%}",
+                giga(model["multiply_adds_per_second"]) if "multiply_adds_per_second" in model else "–",
+                _milliseconds(baseline),
+                f"{baseline['share']:.0%}",
+            ]
+        )
+    yield ["stage", "G", "ms", "share", "G a second", TITLES["baseline"], "share"], rows
+
+
+def _growth(part: dict[str, Any]) -> Iterator[TableRows]:
+    rows = []
+    for side, entry in part["image_size"].items():
+        rows += _candidates(f"{side} × {side}", {name: entry[name] for name in ("model", "baseline")})
+    yield ["images of", *COMPARED], rows
+    cached = part["pairs_on_cached_features"].items()
+    yield (
+        ["pairs on cached features", "ms", "ms a pair"],
+        [[count, _milliseconds(row), f"{row['pair_ms']:.1f}"] for count, row in cached],
+    )
+
+
+def _candidates(label: str, rows: dict[str, Any]) -> list[list[str]]:
+    return [
+        [
+            label,
+            TITLES[name],
+            _milliseconds(row),
+            "" if name == "model" else f"{row['model_is_faster']:.2f}×",
+            _megabytes(row),
+        ]
+        for name, row in rows.items()
+    ]
+
+
+def giga(number: float) -> str:
+    """Billions.
+
+    Example:
+        >>> giga(1_550_390_625), giga(12_960_000)
+        ('1.55', '0.013')
+    """
+    return f"{number / 1e9:.2f}" if number >= 1e8 else f"{number / 1e9:.3f}"
+
+
+def _milliseconds(row: dict[str, Any]) -> str:
+    digits = 0 if row["median_ms"] >= 100 else 1 if row["median_ms"] >= 10 else 2
+    median, low, high = (f"{row[f'{name}_ms']:.{digits}f}" for name in ("median", "quartile_low", "quartile_high"))
+    return f"{median} ({low}–{high})"
+
+
+def _megabytes(row: dict[str, Any]) -> str:
+    return "–" if row["peak_memory_mb"] is None else f"{row['peak_memory_mb']:.0f}"

@@ -5,35 +5,39 @@ from typing import Annotated
 
 import typer
 
-from chmnet.cli.io import check_outputs
+from chmnet.cli.io import Overwrite, check_outputs
 from chmnet.errors import InputError
 
 
 def convert(
     checkpoint: Annotated[
-        Path, typer.Argument(help="A checkpoint of the paper's authors (.pt), or a model file (.safetensors).")
+        Path,
+        typer.Argument(
+            metavar="CHECKPOINT",
+            help="A checkpoint of the paper's authors (.pt), or a model file (.safetensors).",
+        ),
     ],
-    output: Annotated[Path, typer.Argument(help="The model file to write (.safetensors).")],
-    half: Annotated[bool, typer.Option("--half", help="Keep a model file's numbers in half precision.")] = False,
+    output: Annotated[Path, typer.Argument(metavar="OUTPUT", help="Model file to write (.safetensors).")],
+    half: Annotated[bool, typer.Option("--half", help="Store weights in half precision.")] = False,
     without_backbone: Annotated[
         str,
         typer.Option(
-            metavar="WHERE",
-            help="Leave a model file's backbone out and say where its weights come from: `package` for those of "
-            "the default backbone, else a name for people to read.",
+            metavar="ORIGIN",
+            help="Leave the backbone out of a model file; note where its weights come from: `package` for "
+            "that of the default backbone, else a name for people to read.",
         ),
     ] = "",
-    overwrite: Annotated[bool, typer.Option(help="Replace the file if it exists.")] = False,
+    overwrite: Overwrite = False,
 ) -> None:
-    """Turn a checkpoint of the authors' code into a chmnet model file, or make a model file smaller.
+    """Convert or shrink a model file.
 
-    Nothing in the checkpoint is executed.
+    Turns a checkpoint of the authors' code into a model file of chmnet, or makes a model file smaller. Nothing in
+    the checkpoint is executed.
 
+    \b
     Examples:
-
-    `chmnet convert pas_psi.pt chmnet-r101-psi.safetensors`
-
-    `chmnet convert runs/cats/best.safetensors cats.safetensors --half --without-backbone package`
+      chmnet convert pas_psi.pt chmnet-r101-psi.safetensors
+      chmnet convert best.safetensors cats.safetensors --half
     """
     check_outputs([checkpoint], [output], overwrite)
     if checkpoint.suffix == ".safetensors":

@@ -1,124 +1,207 @@
-"""``chmnet data``: what a data set holds, whether its files are whole, and lists of its pairs."""
+"""``chmnet data``: count and check the files of a data set, list its pairs, label pairs without keypoints."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from chmnet.cli import label
-from chmnet.cli.io import track
+from chmnet.cli.io import (
+    DATASETS,
+    Command,
+    DataOptions,
+    DataRoot,
+    Device,
+    Overwrite,
+    Split,
+    check_outputs,
+    print_table,
+    track,
+    write_json,
+)
 from chmnet.config import parse_changes
-from chmnet.files import atomic_path, check_writable
+from chmnet.errors import InputError
 
 if TYPE_CHECKING:
+    from chmnet.annotation.label import Member
+    from chmnet.data import Pair
     from chmnet.data.summary import Range, Summary
 
 PROBLEMS_SHOWN = 50
 
-app = typer.Typer(
-    help="Look at data sets and check their files.", no_args_is_help=True, rich_markup_mode="markdown"
-)
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-Name = Annotated[str, typer.Argument(help="pf-willow, pf-pascal, spair-71k, animal-pose or coco.")]
-Root = Annotated[
-    Path,
-    typer.Option(help="Folder that holds PF-WILLOW, PF-PASCAL …; for coco the one with annotations.json."),
-]
-Split = Annotated[str, typer.Option(help="train, val or test.")]
-Options = Annotated[
-    list[str] | None,
-    typer.Option("--option", help="Option of the data set, such as layout=small or maximum_pairs=200."),
-]
-Overwrite = Annotated[bool, typer.Option(help="Replace a file that exists.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help=DATASETS)]
 
 
 @app.callback()
 def data() -> None:
-    """Look at data sets and check their files."""
+    """Count, check, list and label data sets."""
 
 
-@app.command()
+@app.command(cls=Command)
 def summary(
     name: Name,
-    root: Root,
+    root: DataRoot,
     split: Split = "test",
-    option: Options = None,
+    option: DataOptions = None,
     json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write counts and problems here as JSON.")
+        Path | None, typer.Option("--json", metavar="FILE", help="Write counts and problems here as JSON.")
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Count what a data set holds and check every file of it; exit code 1 if something is wrong.
+    """Count and check the files of a data set.
 
+    The exit code is 1 if a file is missing or broken.
+
+    \b
     Examples:
-
-    `chmnet data summary pf-willow --root datasets`
-
-    `chmnet data summary pf-pascal --root datasets --split val --json pf-pascal.json`
+      chmnet data summary pf-willow --root datasets
+      chmnet data summary pf-pascal --root datasets --split val --json out.json
     """
-    if json_file is not None:
-        check_writable(json_file, overwrite)
+    check_outputs([], [json_file], overwrite)
     from chmnet.data.summary import summarise
 
     found = summarise(name, root, split, lambda paths: track(paths, "images"), **parse_changes(option or []))
     if json_file is not None:
-        with atomic_path(json_file, overwrite) as temporary:
-            temporary.write_text(json.dumps(found.as_json(), indent=2) + "\n", encoding="utf-8")
+        write_json(found.as_json(), json_file, overwrite)
     _print_counts(found)
     _print_problems(found.problems)
     if found.problems:
         raise typer.Exit(1)
 
 
-@app.command("list")
+@app.command("list", cls=Command)
 def list_pairs(
     name: Name,
-    root: Root,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Write the list here.")],
+    root: DataRoot,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Write the list here (.json).")],
     split: Split = "test",
-    option: Options = None,
+    option: DataOptions = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Write the pairs of a data set to a small file, so that others can use exactly the same.
+    """Write a list of the pairs of a data set.
 
+    Others can then use exactly the same pairs.
+
+    \b
     Examples:
-
-    `chmnet data list coco --root my-pictures -o pairs.json`
+      chmnet data list coco --root my-pictures -o pairs.json
     """
-    check_writable(output, overwrite)
+    check_outputs([], [output], overwrite)
     from chmnet.data import load_pairs, write_list
 
     pairs = load_pairs(name, root, split, **parse_changes(option or []))
     write_list(pairs, output, root, overwrite)
-    typer.echo(f"{len(pairs)} pairs are in {output}")
+    typer.echo(f"wrote {len(pairs)} pairs to {output}")
 
 
-app.command("label")(label.label)
+@app.command(cls=Command)
+def label(
+    name: Name,
+    root: DataRoot,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Write the list of pairs here (.json).")
+    ],
+    split: Annotated[str, typer.Option(metavar="NAME", help="train or val.")] = "train",
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MODEL[@SIDE]",
+            help="Name or file of a model, and the side in pixels to resize pictures to; repeatable. "
+            "Default: chmnet-lite and chmnet-lite@320.",
+        ),
+    ] = None,
+    draw: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="NUMBER",
+            show_default=False,
+            help="Label this many random pairs instead: two listed pictures of one category, not in any list.",
+        ),
+    ] = 0,
+    minimum_confidence: Annotated[
+        float, typer.Option(metavar="NUMBER", help="Confidence that a match needs to become a keypoint, 0 to 1.")
+    ] = 0.8,
+    points: Annotated[int, typer.Option(metavar="NUMBER", help="Most keypoints of a pair.")] = 32,
+    device: Device = "auto",
+    overwrite: Overwrite = False,
+) -> None:
+    """Label pairs that have no keypoints.
+
+    Models match what is inside the boxes of the objects; their most confident matches become keypoints. The list
+    is a source of training pairs: `dataset = "list"`. PF-PASCAL's training pairs that are also in its test list
+    are left out.
+
+    \b
+    Examples:
+      chmnet data label pf-pascal --root data -o labels.json
+      chmnet data label pf-pascal --root data -o drawn.json --draw 1600
+      chmnet data label pf-pascal --root data -o labels.json --model chmnet-r50
+    """
+    check_outputs([], [output], overwrite)
+    if split == "test":
+        raise InputError("test pairs are not labelled: such lists are for training; use --split train")
+    from chmnet.annotation.label import LabellingConfig, label_pairs
+    from chmnet.data import write_list
+
+    config = LabellingConfig(minimum_confidence, most_points=points)
+    pairs = _pairs(name, root, split, draw)
+    members = [_member(word, device) for word in model or ["chmnet-lite", "chmnet-lite@320"]]
+    found = label_pairs(pairs, members, config, lambda items: track(items, "pairs"))
+    if not found:
+        raise InputError(f"none of {len(pairs)} pairs has enough confident matches; lower --minimum-confidence")
+    write_list(found, output, root, overwrite)
+    typer.echo(f"wrote {len(found)} of {len(pairs)} pairs with keypoints to {output}")
+
+
+def _pairs(name: str, root: Path, split: str, draw: int) -> "list[Pair]":
+    from chmnet.annotation.label import draw_pairs
+    from chmnet.data import find_dataset, image_names, load_pairs, pf_pascal
+    from chmnet.training.sources import without_test_pairs
+
+    splits = find_dataset(name, root, split).splits
+    if name == "pf-pascal":
+        pairs = without_test_pairs(pf_pascal.load_unlabelled(root, split), root)
+    else:
+        pairs = load_pairs(name, root, split)
+    if not draw:
+        return pairs
+    others = [other for other in splits if other != split]
+    listed = {image_names(pair) for other in others for pair in load_pairs(name, root, other)}
+    return draw_pairs(pairs, draw, listed)
+
+
+def _member(word: str, device: str) -> "Member":
+    from chmnet.annotation.label import Member
+    from chmnet.matcher import choose_device
+    from chmnet.weights import load_model
+
+    place = choose_device(device)
+    name, at, side = word.rpartition("@")
+    if not at:
+        return Member(load_model(word).to(place))
+    if not (side.isdecimal() and 16 <= int(side) <= 1024):
+        raise InputError(f"the side after @ must be 16 to 1024 pixels, got {word!r}")
+    return Member(load_model(name).to(place), int(side))
 
 
 def _print_counts(found: "Summary") -> None:
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(f"{found.dataset}, {found.split}", "", box=None)
-    table.add_row("pairs", str(found.pairs))
-    if found.repeated_pairs:
-        table.add_row("repeated pairs", str(found.repeated_pairs))
-    table.add_row("images", str(found.images))
-    if found.instances is not None:
-        table.add_row("annotated objects", str(found.instances))
-    table.add_row("keypoints of a pair", _range_text(found.keypoints))
-    table.add_row("image width", _range_text(found.widths))
-    table.add_row("image height", _range_text(found.heights))
-    table.add_row("pairs with boxes", str(found.boxes))
-    table.add_row("pairs with masks", str(found.masks))
-    table.add_row("categories", str(len(found.categories)))
-    for category, pairs in found.categories.items():
-        table.add_row(escape(f"  {category}"), f"{pairs} pairs")
-    Console().print(table)
+    rows = [
+        ("pairs", str(found.pairs)),
+        *([("repeated pairs", str(found.repeated_pairs))] if found.repeated_pairs else []),
+        ("images", str(found.images)),
+        *([("annotated objects", str(found.instances))] if found.instances is not None else []),
+        ("keypoints of a pair", _range_text(found.keypoints)),
+        ("image width", _range_text(found.widths)),
+        ("image height", _range_text(found.heights)),
+        ("pairs with boxes", str(found.boxes)),
+        ("pairs with masks", str(found.masks)),
+        ("categories", str(len(found.categories))),
+        *((f"  {category}", f"{pairs} pairs") for category, pairs in found.categories.items()),
+    ]
+    print_table([f"{found.dataset}, {found.split}", ""], rows)
 
 
 def _range_text(numbers: "Range") -> str:
@@ -127,7 +210,7 @@ def _range_text(numbers: "Range") -> str:
 
 def _print_problems(problems: Sequence[str]) -> None:
     if not problems:
-        typer.echo("All files are well.")
+        typer.echo("No problems found.")
         return
     for problem in problems[:PROBLEMS_SHOWN]:
         typer.echo(problem)

@@ -1,15 +1,27 @@
-"""``chmnet evaluate``: PCK of a model on a data set, and what exactly was measured."""
+"""``chmnet evaluate``: the PCK of a model on a data set, and the protocol by which it was measured."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from chmnet.cli.io import ModelName, check_outputs, track
+from chmnet.cli.io import (
+    DataOptions,
+    DataRoot,
+    Dataset,
+    Device,
+    ModelName,
+    Overwrite,
+    Split,
+    check_ending,
+    check_outputs,
+    describe_changes,
+    print_table,
+    track,
+    write_json,
+)
 from chmnet.config import parse_changes
 from chmnet.errors import InputError
-from chmnet.files import atomic_path
 
 if TYPE_CHECKING:
     from chmnet.data import Pair
@@ -18,52 +30,62 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    dataset: Annotated[str, typer.Option(help="pf-willow, pf-pascal, spair-71k, animal-pose or coco.")],
-    root: Annotated[Path, typer.Option(help="Folder that holds PF-WILLOW, PF-PASCAL and so on.")],
-    split: Annotated[str, typer.Option(help="train, val or test.")] = "test",
-    option: Annotated[
-        list[str] | None, typer.Option(help="Option of the data set, such as layout=small or maximum_pairs=200.")
-    ] = None,
+    dataset: Dataset,
+    root: DataRoot,
+    split: Split = "test",
+    option: DataOptions = None,
     pair_list: Annotated[
-        Path | None, typer.Option("--pairs", help="Only the pairs of a list from `chmnet data list`.")
+        Path | None,
+        typer.Option("--pairs", metavar="FILE", help="Only the pairs of a list from `chmnet data list`."),
     ] = None,
     model: ModelName = "",
-    backbone: Annotated[str, typer.Option(help="Another backbone for a model without training.")] = "",
-    backbone_weights: Annotated[str, typer.Option(help="Its weights: a file, package or published.")] = "",
+    backbone: Annotated[
+        str, typer.Option(metavar="NAME", help="Another backbone for a model without training.")
+    ] = "",
+    backbone_weights: Annotated[
+        str, typer.Option(metavar="FILE", help="Its weights: a file, `package` or `published`.")
+    ] = "",
     change: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a model without training: mutual_filter=true.")
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Change a model without training, such as mutual_filter=true; repeatable.",
+        ),
     ] = None,
-    space: Annotated[str, typer.Option(help="resized or original pixels.")] = "",
-    threshold: Annotated[str, typer.Option(help="img, bbox, bbox-kp or bbox-legacy.")] = "",
-    average: Annotated[str, typer.Option(help="pair, keypoint or class.")] = "",
-    alpha: Annotated[list[float] | None, typer.Option(help="Tolerance; may be given several times.")] = None,
+    space: Annotated[str, typer.Option(metavar="NAME", help="Pixels of pictures: resized or original.")] = "",
+    threshold: Annotated[str, typer.Option(metavar="NAME", help="img, bbox, bbox-kp or bbox-legacy.")] = "",
+    average: Annotated[str, typer.Option(metavar="NAME", help="Mean over pair, keypoint or class.")] = "",
+    alpha: Annotated[list[float] | None, typer.Option(metavar="NUMBER", help="Tolerance; repeatable.")] = None,
     deduplicate: Annotated[
-        bool, typer.Option("--deduplicate", help="Leave out PF-PASCAL pairs that its training list has too.")
+        bool, typer.Option("--deduplicate", help="Leave out PF-PASCAL pairs that are also in its training list.")
     ] = False,
     clutter: Annotated[
-        bool, typer.Option("--clutter", help="Measure robustness to clutter (needs boxes or masks).")
+        bool, typer.Option("--clutter", help="Measure robustness to clutter; needs boxes or masks.")
     ] = False,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the result here.")] = None,
-    predictions: Annotated[
-        Path | None, typer.Option(help="Keep the predictions here; a finished file is scored without the model.")
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the result here as JSON.")
     ] = None,
-    report: Annotated[Path | None, typer.Option(help="Write a page (.html) or Markdown (.md) here.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace result files that exist.")] = False,
+    predictions: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Keep predictions here; a complete file is scored without the model."),
+    ] = None,
+    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report here (.html, .md).")] = None,
+    device: Device = "auto",
+    overwrite: Overwrite = False,
 ) -> None:
-    """Measure a model on a data set: PCK, and what exactly was measured.
+    """Measure the PCK of a model on a data set.
 
-    Without options for the protocol, the literature's is used and printed. Interrupted, the same command goes on
-    where it stopped.
+    The default protocol is that of the literature; the output says which one was used. After an interruption, the
+    same command resumes where it stopped.
 
+    \b
     Examples:
-
-    `chmnet evaluate --dataset pf-willow --root datasets --model nearest-neighbour`
-
-    `chmnet evaluate --dataset pf-pascal --root datasets --predictions p.jsonl --threshold img --alpha 0.1`
+      chmnet evaluate --dataset pf-willow --root data --model hough-prior
+      chmnet evaluate --dataset pf-pascal --root data --threshold bbox --alpha 0.1
     """
     check_outputs([predictions, pair_list], [json_file, report], overwrite)
-    if report is not None and report.suffix.lower() not in (".html", ".md"):
-        raise InputError(f"a report must end in .html or .md, got {report.name!r}")
+    check_ending(report, "a report", ".html", ".md")
     if deduplicate and dataset != "pf-pascal":
         raise InputError(f"only pf-pascal has a training list to compare with, got {dataset}")
     from chmnet import data
@@ -75,8 +97,9 @@ def evaluate(
     pairs = data.read_list(pair_list, root) if pair_list else data.load_pairs(dataset, root, split, **options)
     pairs = [pair for pair in pairs if not pair.flags.get("flip")]  # copies that only training uses
     check_pairs(pairs, protocol, clutter)
+    changes = parse_changes(change or [])
     file = _predictions(
-        pairs, dataset, split, model, backbone, backbone_weights, parse_changes(change or []), clutter, predictions
+        pairs, dataset, split, model, backbone, backbone_weights, changes, clutter, device, predictions
     )
     scored = data.deduplicate(pairs, data.training_pairs(root)) if deduplicate else pairs
     result = score_predictions(scored, file, protocol)
@@ -86,8 +109,7 @@ def evaluate(
     if pair_list is not None:
         result["pair_list"] = pair_list.name
     if json_file is not None:
-        with atomic_path(json_file, overwrite) as temporary:
-            temporary.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+        write_json(result, json_file, overwrite)
     if report is not None:
         write_report(report, result, scored, file, protocol, overwrite)
     _print(result)
@@ -122,6 +144,7 @@ def _predictions(
     backbone_weights: str,
     changes: dict[str, Any],
     clutter: bool,
+    device: str,
     path: Path | None,
 ) -> "PredictionFile":
     """A complete file of predictions: one that is there, or made (or finished) now."""
@@ -132,12 +155,12 @@ def _predictions(
         finished = open_finished(path, dataset, split, pairs, clutter)
         if finished is not None:
             return finished
+    from chmnet.matcher import choose_device
     from chmnet.weights import DEFAULT_MODEL, load_model
 
     name = model or DEFAULT_MODEL
-    network = load_model(name, backbone, backbone_weights, changes)
-    details = [backbone] * bool(backbone) + [f"{key}={value}" for key, value in changes.items()]
-    title = f"{name} ({', '.join(details)})" if details else name
+    network = load_model(name, backbone, backbone_weights, changes).to(choose_device(device))
+    title = describe_changes(name, backbone, changes)
     header = Header.of(dataset, split, pairs, describe_model(title, network), clutter)
     file = open_predictions(header, path)
     done = f", {len(file.predictions)} of them done before" if file.predictions else ""
@@ -147,31 +170,24 @@ def _predictions(
 
 
 def _print(result: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    console = Console()
     left_out = ", pairs of the training list left out" if result["deduplicated"] else ""
     listed = f" of {result['pair_list']}" if "pair_list" in result else ""
-    heading = f"{result['dataset']} {result['split']}, {result['pairs']} pairs{listed}{left_out}"
-    for line in (heading, f"model: {result['model']['name']}", result["protocol"]["description"]):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-    table = Table("class", *(f"PCK@{alpha}" for alpha in result["pck"]), box=None)
-    for name, values in result["per_class"].items():
-        table.add_row(escape(name), *(f"{value:.1f}" for value in values.values()))
-    table.add_row("all", *(f"{value:.1f}" for value in result["pck"].values()), style="bold")
-    console.print(table)
+    typer.echo(f"{result['dataset']} {result['split']}, {result['pairs']} pairs{listed}{left_out}")
+    typer.echo(f"model: {result['model']['name']}")
+    typer.echo(result["protocol"]["description"])
+    print_table(
+        ["class", *(f"PCK@{alpha}" for alpha in result["pck"])],
+        [
+            [name, *(f"{value:.1f}" for value in values.values())]
+            for name, values in [*result["per_class"].items(), ("all", result["pck"])]
+        ],
+    )
     for flag, levels in result.get("difficulty", {}).items():
         for level, entry in levels.items():
             figures = " / ".join(f"{value:.1f}" for value in entry["pck"].values())
-            console.print(f"{flag} {level}: {figures} ({entry['pairs']} pairs)", highlight=False)
+            typer.echo(f"{flag} {level}: {figures} ({entry['pairs']} pairs)")
     if "pairs_without_keypoints" in result:
-        console.print(
-            f"{result['pairs_without_keypoints']} pairs without keypoints were left out", highlight=False
-        )
+        typer.echo(f"{result['pairs_without_keypoints']} pairs without keypoints were left out")
     if "clutter" in result:
         area, candidates = result["clutter"]["area"], result["clutter"]["description"]
-        console.print(
-            f"clutter: area under precision-recall {area:.3f} ({candidates})", highlight=False, soft_wrap=True
-        )
+        typer.echo(f"clutter: area under precision-recall {area:.3f} ({candidates})")

@@ -1,4 +1,4 @@
-"""``chmnet experiment``: a table or figure of the paper, measured anew."""
+"""``chmnet experiment``: measures a table or figure of the paper again."""
 
 import os
 import shlex
@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from chmnet.cli.io import parse_whole_numbers, track
+from chmnet.cli.io import Overwrite, parse_whole_numbers, track
 from chmnet.errors import InputError
 
 ROOT = "CHMNET_DATA"
-"""Variable that names the data sets' folder for every command; a try does without, and minds it as little."""
+"""Variable that names the folder of the data sets for every command; quick mode ignores it."""
 NAMES = (
     "main",
     "cost",
@@ -27,36 +27,40 @@ NAMES = (
 
 
 def experiment(
-    name: Annotated[str, typer.Argument(help=f"{', '.join(NAMES)}; or all.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help=f"{', '.join(NAMES)}; or all.")],
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Folder for tables, pictures and what they are made from.")
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="FOLDER", help="Folder for tables, pictures, trained models and predictions."
+        ),
     ],
     root: Annotated[
         Path | None,
-        typer.Option(envvar=ROOT, help="Folder that holds PF-PASCAL, PF-WILLOW and AnimalPose_VOC."),
+        typer.Option(envvar=ROOT, metavar="FOLDER", help="Folder with PF-PASCAL, PF-WILLOW and AnimalPose_VOC."),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Try it on a small synthetic set: seconds, and meaningless numbers.")
+        bool,
+        typer.Option("--quick", help="Quick mode: seconds on a small synthetic set; the numbers mean nothing."),
     ] = False,
     resnet50: Annotated[
-        str, typer.Option(help="File with ResNet-50's weights; without it, models on ResNet-50 are left out.")
+        str,
+        typer.Option(metavar="FILE", help="Weights of ResNet-50; without them, models on ResNet-50 are left out."),
     ] = "",
-    examples: Annotated[Path, typer.Option(help="Folder of chmnet's example pictures.")] = Path("examples"),
+    examples: Annotated[Path, typer.Option(metavar="FOLDER", help="Example pictures.")] = Path("examples"),
     channels: Annotated[
-        str, typer.Option(help="Numbers of channels to compare; the paper has 1,2,4,8,16.")
+        str, typer.Option(metavar="NUMBERS", help="Numbers of channels to compare; the paper has 1,2,4,8,16.")
     ] = "1,4,16",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace tables that exist.")] = False,
+    overwrite: Overwrite = False,
 ) -> None:
-    """Measure a table or figure of the paper: Markdown, CSV, JSON and PNG files.
+    """Measure a table or figure of the paper.
 
-    Models that are needed are trained first; all experiments with one output folder share them. Interrupted, the
-    same command goes on where it stopped.
+    Writes Markdown, CSV, JSON and PNG files. Trains the models that are needed first; all experiments with one
+    output folder share them. After an interruption, the same command resumes where it stopped.
 
+    \b
     Examples:
-
-    `chmnet experiment kernels --quick -o try`
-
-    `chmnet experiment kernels --root datasets -o results`
+      chmnet experiment kernels --quick -o quick-results
+      chmnet experiment kernels --root datasets -o results
     """
     if name not in (*NAMES, "all"):
         raise InputError(f"there is no experiment {name!r}; there are {', '.join(NAMES)}, or all")
@@ -64,7 +68,7 @@ def experiment(
     if quick and root is not None and (not everywhere or root != Path(everywhere)):
         raise InputError("--quick has a synthetic set of its own; leave out --root, or --quick")
     if not quick and root is None:
-        raise InputError(f"where are the data sets? Name their folder with --root or {ROOT}, or try --quick")
+        raise InputError(f"where are the data sets? Name their folder with --root or {ROOT}, or use --quick")
     numbers = parse_whole_numbers(channels, "channels", "1,4")
     if min(numbers) < 1:
         raise InputError(f"a layer has at least one channel, got {channels!r}")

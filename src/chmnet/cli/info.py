@@ -13,13 +13,14 @@ PACKAGES = ("torch", "numpy", "pillow", "safetensors", "einops", "efficientnet_l
 def info(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Show versions, threads, devices, back-ends (and why others are not available) and models.
+    """Show versions, devices and models.
 
+    Also the number of threads, the back-ends of the convolution, and why others are not available.
+
+    \b
     Examples:
-
-    `chmnet info`
-
-    `chmnet info --json`
+      chmnet info
+      chmnet info --json
     """
     facts = collect()
     if as_json:

@@ -3,34 +3,87 @@
 import json
 import struct
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+import typer.core
 
 from chmnet.errors import InputError
 from chmnet.files import atomic_path, check_writable
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from PIL.Image import Image
 
 Item = TypeVar("Item")
 Rows = list[tuple[float, float]]
 
-# ---------------------------------------------------------------- options
+# ---------------------------------------------------------------- options and help
 
-ModelName = Annotated[str, typer.Option(help="Name from `chmnet models`, or a model file. Default: chmnet-lite.")]
-BackboneWeights = Annotated[
-    str, typer.Option(help="Backbone weights for a model without them: a file, or `published`.")
+DATASETS = "pf-willow, pf-pascal, spair-71k, animal-pose or coco."
+
+ModelName = Annotated[
+    str,
+    typer.Option(metavar="MODEL", help="Name from `chmnet models`, or a model file. Default: chmnet-lite."),
 ]
-Device = Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda, mps.")]
+BackboneWeights = Annotated[
+    str,
+    typer.Option(metavar="FILE", help="Backbone weights for a model without them: a file, or `published`."),
+]
+Device = Annotated[
+    str, typer.Option(metavar="DEVICE", help="Device that runs the network: auto, cpu, cuda, cuda:1 or mps.")
+]
+Dataset = Annotated[str, typer.Option(metavar="NAME", help=DATASETS)]
+DataRoot = Annotated[
+    Path,
+    typer.Option(
+        metavar="FOLDER", help="Folder with PF-WILLOW, PF-PASCAL …; for coco, the one with annotations.json."
+    ),
+]
+Split = Annotated[str, typer.Option(metavar="NAME", help="train, val or test.")]
+DataOptions = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="Option of the data set, such as maximum_pairs=200; repeatable."),
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that exist.")]
+
+
+class Command(typer.core.TyperCommand):
+    """A command whose help shows no Python types.
+
+    An option shows its ``metavar``. Of an argument, typer shows the type too, whatever its ``metavar``.
+    """
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """All parameters; arguments without their types."""
+        found = super().get_params(ctx)
+        for one in found:
+            if one.param_type_name == "argument":
+                vars(one)["display_type_rich"] = lambda ctx: None
+        return found
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """What follows the name of the command in its usage: SOURCE instead of {SOURCE}."""
+        return [piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
+
+
+def describe_changes(name: str, backbone: str, changes: dict[str, Any]) -> str:
+    """The title of a model with a changed configuration.
+
+    Example:
+        >>> describe_changes("paper", "resnet18", {"mutual_filter": True})
+        'paper (resnet18, mutual_filter=True)'
+    """
+    details = [backbone] * bool(backbone) + [f"{key}={value}" for key, value in changes.items()]
+    return f"{name} ({', '.join(details)})" if details else name
 
 
 def parse_whole_numbers(text: str, what: str, example: str) -> tuple[int, ...]:
-    """Several numbers of one option.
+    """The numbers of an option that takes several.
 
     Args:
         text: as a person wrote it.
@@ -200,6 +253,25 @@ def check_picture_name(path: Path | None) -> None:
         raise InputError(f"cannot tell the picture format from {path.name!r}; end the name in .png or .jpg")
 
 
+def check_ending(path: Path | None, what: str, *endings: str) -> None:
+    """Refuse a name with another ending.
+
+    Raises:
+        InputError: it has another ending, or none.
+
+    Example:
+        >>> check_ending(Path("curve.PNG"), "a plot", ".png")
+    """
+    if path is not None and path.suffix.lower() not in endings:
+        raise InputError(f"{what} must end in {' or '.join(endings)}, got {path.name!r}")
+
+
+def save_figure(figure: "Figure", path: Path, overwrite: bool) -> None:
+    """Save a Matplotlib figure as PNG."""
+    with atomic_path(path, overwrite) as temporary:
+        figure.savefig(temporary, format="png", dpi=150)
+
+
 def save_picture(picture: "Image", path: Path, name: Path, **options: Any) -> None:
     """Save a picture to ``path``, which will be called ``name``.
 
@@ -210,6 +282,19 @@ def save_picture(picture: "Image", path: Path, name: Path, **options: Any) -> No
         picture.save(path, **options)
     except (OSError, ValueError, KeyError, struct.error) as error:  # what Pillow's encoders raise
         raise InputError(f"cannot write the picture {name}: {error}; try another format, such as .png") from None
+
+
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table; in a pipe, its lines are as wide as they need to be."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(*map(escape, headings), box=None)
+    for row in rows:
+        table.add_row(*map(escape, row))
+    console = Console()
+    (console if console.is_terminal else Console(width=10_000)).print(table)
 
 
 # ---------------------------------------------------------------- progress

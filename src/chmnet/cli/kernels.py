@@ -5,22 +5,23 @@ from typing import Annotated
 
 import typer
 
-from chmnet.cli.io import BackboneWeights, check_picture_name, save_picture, whole_outputs
+from chmnet.cli.io import BackboneWeights, Overwrite, check_picture_name, save_picture, whole_outputs
 
 
 def kernels(
-    model: Annotated[str, typer.Argument(help="Name from `chmnet models`, or a model file.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The picture to write.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Name from `chmnet models`, or a model file.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Picture to write (.png, .jpg).")],
     backbone_weights: BackboneWeights = "",
-    overwrite: Annotated[bool, typer.Option(help="Replace the file if it exists.")] = False,
+    overwrite: Overwrite = False,
 ) -> None:
-    """Draw the kernels of a model's Hough layers: which neighbours vote for a match, and how strongly.
+    """Draw the kernels of a model.
 
+    A kernel of a Hough layer says which neighbours vote for a match, and how strongly.
+
+    \b
     Examples:
-
-    `chmnet kernels chmnet-lite -o kernels.png`
-
-    `chmnet kernels runs/cats/best.safetensors -o cats-kernels.png`
+      chmnet kernels chmnet-lite -o kernels.png
+      chmnet kernels runs/cats/best.safetensors -o cats-kernels.png
     """
     check_picture_name(output)
     with whole_outputs([Path(model)], [output], overwrite) as files:

@@ -6,45 +6,47 @@ from typing import Annotated
 import typer
 
 from chmnet import __version__
-from chmnet.cli import (
-    benchmark,
-    calibrate,
-    convert,
-    data,
-    evaluate,
-    experiment,
-    info,
-    kernels,
-    match,
-    models,
-    propagate,
-    serve,
-    train,
-    warp,
-)
+from chmnet.cli import data
+from chmnet.cli.benchmark import benchmark
+from chmnet.cli.calibrate import calibrate
+from chmnet.cli.convert import convert
+from chmnet.cli.evaluate import evaluate
+from chmnet.cli.experiment import experiment
+from chmnet.cli.info import info
+from chmnet.cli.io import Command
+from chmnet.cli.kernels import kernels
+from chmnet.cli.match import match
+from chmnet.cli.models import models
+from chmnet.cli.propagate import propagate
+from chmnet.cli.serve import serve
+from chmnet.cli.train import train
+from chmnet.cli.warp import warp
 from chmnet.errors import ChmnetError
 
+# Plain help: it never cuts the name of an option, and examples in it can be copied.
 app = typer.Typer(
     name="chmnet",
-    help="Find which point in one picture is which point in another: two cats, two motorbikes.",
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode="markdown",
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.command("match")(match.match)
-app.command("warp")(warp.warp)
-app.command("propagate")(propagate.propagate)
-app.command("evaluate")(evaluate.evaluate)
-app.command("benchmark")(benchmark.benchmark)
-app.command("experiment")(experiment.experiment)
-app.command("train")(train.train)
-app.command("serve")(serve.serve)
-app.command("models")(models.models)
-app.command("calibrate")(calibrate.calibrate)
-app.command("kernels")(kernels.kernels)
-app.command("convert")(convert.convert)
-app.command("info")(info.info)
+for command in (
+    match,
+    warp,
+    propagate,
+    evaluate,
+    calibrate,
+    train,
+    serve,
+    models,
+    kernels,
+    convert,
+    benchmark,
+    experiment,
+    info,
+):
+    app.command(cls=Command)(command)
 app.add_typer(data.app, name="data")
 
 
@@ -61,7 +63,15 @@ def common(
         typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
     ] = None,
 ) -> None:
-    """Find which point in one picture is which point in another: two cats, two motorbikes."""
+    """Find the points of one picture in another picture of the same kind of thing: two cats, two motorbikes.
+
+    \b
+    Examples:
+      chmnet match donkey.png zebra.png -o matches.png
+      chmnet warp donkey.png zebra.png -o warped.png
+      chmnet propagate labels.json photos/ -o keypoints.json
+      chmnet serve
+    """
 
 
 def main() -> None:

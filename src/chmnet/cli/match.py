@@ -11,10 +11,12 @@ from chmnet.cli.io import (
     BackboneWeights,
     Device,
     ModelName,
+    Overwrite,
     Rows,
     check_inside,
     check_picture_name,
     parse_points,
+    print_table,
     read_points,
     save_picture,
     whole_outputs,
@@ -29,48 +31,52 @@ COLUMNS = ("source_x", "source_y", "target_x", "target_y", "confidence")
 
 
 def match(
-    source: Annotated[Path, typer.Argument(help="Picture whose points are known.")],
-    target: Annotated[Path, typer.Argument(help="Picture to find them in.")],
+    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="Picture whose points are known.")],
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="Picture to find them in.")],
     points: Annotated[
-        str, typer.Option(help='Points of the source in pixels: "x,y x,y …". Default: a dozen sure ones.')
+        str,
+        typer.Option(
+            metavar="TEXT",
+            help='Points of the source in pixels: "x,y x,y …". Default: twelve confident matches, far apart.',
+        ),
     ] = "",
     points_file: Annotated[
-        Path | None, typer.Option(help="File with points: x,y on each line, or a JSON list [[x, y], …].")
+        Path | None,
+        typer.Option(metavar="FILE", help="File with points: x,y on each line, or a JSON list [[x, y], …]."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write a picture of the matches here.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Draw the matches here (.png, .jpg).")
     ] = None,
     json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write the matches here as JSON; `-`: to the standard output.")
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write the matches here as JSON; `-` is standard output."),
     ] = None,
     flow: Annotated[
         Path | None,
-        typer.Option(help="Write the displacement of every pixel: .flo, or .npz with confidence."),
+        typer.Option(metavar="FILE", help="Write the displacement of every pixel: .flo, or .npz with confidence."),
     ] = None,
     warp: Annotated[
-        Path | None, typer.Option(help="Write the source warped onto the target here, a picture.")
+        Path | None, typer.Option(metavar="FILE", help="Write the source warped onto the target (.png, .jpg).")
     ] = None,
     model: ModelName = "",
     backbone_weights: BackboneWeights = "",
     device: Device = "auto",
     memory_mb: Annotated[
-        float | None, typer.Option(min=1, help="Most megabytes to use beside the model. Default: no limit.")
+        float | None,
+        typer.Option(min=1, metavar="NUMBER", help="Memory limit in MB, beside the model. Default: none."),
     ] = None,
-    overwrite: Annotated[bool, typer.Option(help="Replace files that exist.")] = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Find points of one picture in another.
 
-    On a terminal the matches are printed as a table, in a pipe as lines with tabs between the numbers.
+    Prints a table to a terminal, and tab-separated numbers to a pipe.
 
+    \b
     Examples:
-
-    `chmnet match donkey.png zebra.png -o matches.png`
-
-    `chmnet match donkey.png zebra.png --points "20,30 150,80" --json matches.json`
-
-    `chmnet match donkey.png zebra.png --points-file points.csv --json - | jq .matches`
-
-    `chmnet match donkey.png zebra.png --flow flow.npz --warp warped.png`
+      chmnet match donkey.png zebra.png -o matches.png
+      chmnet match donkey.png zebra.png --points "20,30 150,80" --json out.json
+      chmnet match donkey.png zebra.png --points-file points.csv --json -
+      chmnet match donkey.png zebra.png --flow flow.npz --warp warped.png
     """
     given = _given_points(points, points_file)
     to_stdout = str(json_file) == "-"
@@ -130,11 +136,11 @@ def _match_files(
 
 
 def _spread_out(matches: "Matches", count: int) -> "Matches":
-    """A few of the sure matches: the surest, then always the one farthest from those already chosen."""
+    """A few confident matches: the most confident, then always the one farthest from those already chosen."""
     from chmnet.geometry import spread_out
 
-    sure = matches.source[: max(count, int((matches.confidence >= CONFIDENCE_THRESHOLD).sum()))]
-    chosen = spread_out(sure, count)
+    confident = matches.source[: max(count, int((matches.confidence >= CONFIDENCE_THRESHOLD).sum()))]
+    chosen = spread_out(confident, count)
     return type(matches)(*(values[sorted(chosen)] for values in matches))
 
 
@@ -176,12 +182,10 @@ def _print_matches(found: "Matches") -> None:
         for *numbers, confidence in rows:
             typer.echo("\t".join([*(f"{number:.2f}" for number in numbers), f"{confidence:.4f}"]))
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("#", "source x, y", "target x, y", "confidence", box=None)
-    for number, (source_x, source_y, target_x, target_y, confidence) in enumerate(rows, start=1):
-        table.add_row(
-            str(number), f"{source_x:.1f}, {source_y:.1f}", f"{target_x:.1f}, {target_y:.1f}", f"{confidence:.2f}"
-        )
-    Console().print(table)
+    print_table(
+        ["#", "source x, y", "target x, y", "confidence"],
+        [
+            [str(number), f"{a:.1f}, {b:.1f}", f"{c:.1f}, {d:.1f}", f"{confidence:.2f}"]
+            for number, (a, b, c, d, confidence) in enumerate(rows, start=1)
+        ],
+    )

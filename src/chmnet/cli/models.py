@@ -1,11 +1,11 @@
-"""``chmnet models``: what can be asked for by name."""
+"""``chmnet models``: the models that have a name."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from chmnet.cli.io import check_outputs, write_json
+from chmnet.cli.io import Overwrite, check_outputs, write_json
 
 if TYPE_CHECKING:
     from chmnet.weights import KnownModel
@@ -14,17 +14,18 @@ if TYPE_CHECKING:
 def models(
     json_file: Annotated[
         Path | None,
-        typer.Option("--json", help="Write all that is known of them here, figures too; - is standard output."),
+        typer.Option(
+            "--json", metavar="FILE", help="Write their configurations and notes here; `-` is standard output."
+        ),
     ] = None,
-    overwrite: Annotated[bool, typer.Option(help="Replace a file that exists.")] = False,
+    overwrite: Overwrite = False,
 ) -> None:
-    """List the models known by name.
+    """List the models that have a name.
 
+    \b
     Examples:
-
-    `chmnet models`
-
-    `chmnet models --json -`
+      chmnet models
+      chmnet models --json -
     """
     to_stdout = str(json_file) == "-"
     check_outputs([], [None if to_stdout else json_file], overwrite)

@@ -1,4 +1,4 @@
-"""``chmnet propagate``: from a few annotated pictures to a whole folder."""
+"""``chmnet propagate``: the keypoints of a few annotated pictures, found in a folder of others."""
 
 import json
 from collections.abc import Iterator
@@ -11,8 +11,10 @@ from chmnet.cli.io import (
     BackboneWeights,
     Device,
     ModelName,
+    Overwrite,
     check_outputs,
     check_picture_name,
+    print_table,
     save_picture,
     track,
     whole_outputs,
@@ -33,41 +35,49 @@ def propagate(
     ],
     pictures: Annotated[
         list[Path],
-        typer.Argument(metavar="IMAGES", help="Pictures, or folders of them, to find these points in."),
+        typer.Argument(metavar="IMAGES", help="Pictures, or folders of pictures, to find the keypoints in."),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Write COCO keypoints here (.json).")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="COCO keypoints to write (.json).")
+    ],
     images_root: Annotated[
-        Path | None, typer.Option(help="Where the labelled pictures lie. Default: beside LABELS, or in images/.")
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Folder of the annotated pictures. Default: beside LABELS.json, or in images/."
+        ),
     ] = None,
     category: Annotated[
-        list[str] | None, typer.Option(help="Only this category; may be given several times. Default: each one.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Only this category; repeatable. Default: all categories."),
     ] = None,
     model: ModelName = "",
     backbone_weights: BackboneWeights = "",
     minimum_confidence: Annotated[
-        float, typer.Option(help="Keypoints below it (0 … 1) are marked for review: v = 1.")
+        float,
+        typer.Option(metavar="NUMBER", help="Less confident keypoints are marked for review: v = 1."),
     ] = CONFIDENCE_THRESHOLD,
     contact_sheet: Annotated[
-        Path | None, typer.Option(help="Write a picture of the least certain results here.")
+        Path | None, typer.Option(metavar="FILE", help="Draw the least confident results here (.png, .jpg).")
     ] = None,
     include_sources: Annotated[
-        bool, typer.Option("--include-sources", help="Put the labelled pictures into the output too.")
+        bool, typer.Option("--include-sources", help="Put the annotated pictures into the output, too.")
     ] = False,
     device: Device = "auto",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that exist.")] = False,
+    overwrite: Overwrite = False,
 ) -> None:
-    """Find the keypoints of annotated pictures in many others, and write them as COCO keypoints.
+    """Copy keypoints to many other pictures.
 
-    Several annotated objects of a category take a vote. Every category is looked for in every picture: name one
-    with --category where the pictures show only that. Points get v = 2, those to be reviewed v = 1.
+    Finds the keypoints of annotated pictures in others and writes them as COCO keypoints: v = 2 where the match is
+    confident, v = 1 where a person should review it. Several annotated objects of one category vote. Every
+    category is looked for in every picture; choose with --category where the pictures show only one.
 
-    Pictures that cannot be read are listed and skipped. Interrupted, the same command goes on where it stopped.
+    Pictures that cannot be read are listed and skipped. After an interruption, the same command resumes where it
+    stopped.
 
+    \b
     Examples:
-
-    `chmnet propagate labels.json photos/ -o keypoints.json --contact-sheet sheet.png`
-
-    `chmnet propagate labels.json photos/*.jpg -o keypoints.json --category cat --minimum-confidence 0.7`
+      chmnet propagate labels.json photos/ -o out.json --contact-sheet sheet.png
+      chmnet propagate labels.json photos/*.jpg -o out.json --category cat
     """
     check_outputs([labels], [output, contact_sheet], overwrite)
     check_picture_name(contact_sheet)
@@ -80,7 +90,7 @@ def propagate(
     sources = {instance.path for instance in known.instances}
     targets = find_pictures(pictures, leave_out=sources)
     if not targets.pictures:
-        raise InputError(f"there are no pictures to label in {_list(pictures)} beside the labelled ones")
+        raise InputError(f"there are no pictures in {_list(pictures)} beside the annotated ones")
     check_outputs([labels, *sources, *targets.pictures], [output, contact_sheet], overwrite=True)
     partial = PartialFile(output.with_name(output.name + ".partial"))
     outcome, facts = _find(known, targets.pictures, partial, model, backbone_weights, device, overwrite)
@@ -124,7 +134,7 @@ def _find(
 def _track(remaining: list[Path], total: int) -> Iterator[Path]:
     done = total - len(remaining)
     if done:
-        typer.echo(f"going on: {done} of {total} pictures were done before", err=True)
+        typer.echo(f"resuming: {done} of {total} pictures were done before", err=True)
     return track(remaining, "pictures")
 
 
@@ -162,26 +172,18 @@ def format_document(document: dict[str, Any]) -> str:
 def _print(
     document: dict[str, Any], done: int, skipped: "list[Skipped]", output: Path, sheet_path: Path | None
 ) -> None:
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    wide = Console()
-    console = wide if wide.is_terminal else Console(width=10_000)  # in pipes, a line is a line
     if skipped:
-        problems = Table("skipped", box=None)
-        for entry in skipped:
-            problems.add_row(escape(_printable(entry.reason)))
-        console.print(problems)
+        print_table(["skipped"], [[_printable(entry.reason)] for entry in skipped])
     annotations = document["annotations"]
     review = {entry["image_id"] for entry in annotations if entry["needs_review"]}
     doubtful = sum(len(entry["review_keypoints"]) for entry in annotations)
     keypoints = sum(entry["num_keypoints"] for entry in annotations)
-    table = Table("pictures", "skipped", "with doubts", "keypoints", "to review", box=None)
-    table.add_row(str(done), str(len(skipped)), str(len(review)), str(keypoints), str(doubtful))
-    console.print(table)
+    print_table(
+        ["pictures", "skipped", "to review", "keypoints", "low confidence"],
+        [[str(count) for count in (done, len(skipped), len(review), keypoints, doubtful)]],
+    )
     written = ", ".join(_printable(str(path)) for path in (output, sheet_path) if path is not None)
-    console.print(f"written: {written}", highlight=False, markup=False, soft_wrap=True)
+    typer.echo(f"wrote {written}")
 
 
 def _list(paths: list[Path]) -> str:

@@ -1,4 +1,4 @@
-"""``chmnet serve``: the page to play with, on this machine."""
+"""``chmnet serve``: the web page and the HTTP API."""
 
 import logging
 from importlib.util import find_spec
@@ -11,32 +11,41 @@ from chmnet.errors import InputError
 
 
 def serve(
-    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0: reachable from other machines.")] = (
-        "127.0.0.1"
-    ),
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free one.")] = 8000,
+    host: Annotated[
+        str,
+        typer.Option(metavar="ADDRESS", help="Address to listen on; 0.0.0.0 is reachable from other machines."),
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, metavar="NUMBER", help="Port to listen on; 0 is any free one.")
+    ] = 8000,
     allow_host: Annotated[
-        list[str] | None, typer.Option(help="A further name by which people call this machine.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Another host name under which the page may be opened; repeatable."),
     ] = None,
-    model: Annotated[list[Path] | None, typer.Option(help="A model file to offer on the page.")] = None,
+    model: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="Model file to offer on the page; repeatable.")
+    ] = None,
     examples: Annotated[
-        Path | None, typer.Option(help="Folder of example pictures. Default: those of the repository, if there.")
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Example pictures. Default: those of the repository, if it is there."),
     ] = None,
-    queue: Annotated[int, typer.Option(min=1, help="Requests that may wait; more are told to come back.")] = 32,
+    queue: Annotated[
+        int, typer.Option(min=1, metavar="NUMBER", help="Requests that may wait; more get HTTP 503.")
+    ] = 32,
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
     session_minutes: Annotated[
-        float, typer.Option(min=0.1, help="Pictures are forgotten after so long without a request.")
+        float,
+        typer.Option(min=0.1, metavar="NUMBER", help="Delete a session's pictures after this idle time."),
     ] = 30,
 ) -> None:
-    """Open a page to play with matching, and an HTTP API for scripts.
+    """Serve the web page and the HTTP API.
 
-    Pictures stay in the memory of this machine and are forgotten with their session.
+    Pictures stay in the memory of this machine and are deleted with their session.
 
+    \b
     Examples:
-
-    `chmnet serve`
-
-    `chmnet serve --port 8080 --no-browser --model runs/cats/best.safetensors`
+      chmnet serve
+      chmnet serve --port 8080 --no-browser --model cats.safetensors
     """
     missing = [name for name in ("fastapi", "uvicorn", "python_multipart") if find_spec(name) is None]
     if missing:

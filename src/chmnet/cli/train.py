@@ -15,33 +15,44 @@ if TYPE_CHECKING:
 
 def train(
     config: Annotated[
-        Path | None, typer.Argument(help="The run's configuration (.toml); see the folder configs.")
+        Path | None,
+        typer.Argument(metavar="CONFIG", help="Configuration of the run (.toml); see the folder configs."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder of the run: models, log, curve, checkpoint.")
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FOLDER", help="Folder of the run: models, log, curve, checkpoint."
+        ),
     ] = None,
     change: Annotated[
-        list[str] | None, typer.Option("--set", help="Change the configuration: epochs=5, model.channels=4.")
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Change the configuration: epochs=5, model.channels=4; repeatable.",
+        ),
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(help="Go on with the run of this folder; needs no configuration.")
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Resume the run of this folder; needs no configuration."),
     ] = None,
     root: Annotated[
         Path | None,
-        typer.Option(envvar="CHMNET_DATA", help="Folder that holds PF-PASCAL, AnimalPose_VOC and so on."),
+        typer.Option(
+            envvar="CHMNET_DATA", metavar="FOLDER", help="Folder with PF-PASCAL, AnimalPose_VOC and so on."
+        ),
     ] = None,
 ) -> None:
-    """Train a model. Interrupted at any moment, `--resume` goes on from the last checkpoint.
+    """Train a model.
 
-    Several processes: `torchrun --nproc-per-node 2 -m chmnet train …` divides every batch among them.
+    A run that was interrupted resumes from its last checkpoint with `--resume`. Several processes divide every
+    batch among them: `torchrun --nproc-per-node 2 -m chmnet train …`.
 
+    \b
     Examples:
-
-    `chmnet train configs/synthetic.toml -o runs/synthetic`
-
-    `chmnet train configs/lite.toml --root datasets -o runs/lite --set epochs=20`
-
-    `chmnet train --resume runs/lite`
+      chmnet train configs/synthetic.toml -o runs/synthetic
+      chmnet train configs/lite.toml --root datasets -o runs/lite
+      chmnet train --resume runs/lite --set epochs=20
     """
     changes = parse_changes(change or [])
     folder, settings = _resumed(config, output, resume, changes) if resume else _new(config, output, changes)
@@ -68,7 +79,7 @@ def _new(config: Path | None, output: Path | None, changes: dict[str, Any]) -> "
     first = os.environ.get("RANK", "0") == "0"  # the other processes may find the folder already in use by it
     if first and output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise InputError(
-            f"{output} exists already; --resume {output} goes on with its run, or choose another folder"
+            f"{output} exists already; resume its run with --resume {output}, or choose another folder"
         )
     return output, TrainingConfig.from_toml(config).replace(**changes)
 
@@ -95,4 +106,4 @@ def _resumed(
 
 
 CHANGEABLE = ("epochs", "patience", "validate_every", "log_every", "checkpoint_minutes", "cache_megabytes")
-"""What may differ when a run goes on."""
+"""What may differ when a run is resumed."""

@@ -6,8 +6,16 @@ from typing import Annotated
 
 import typer
 
-from chmnet.cli.io import BackboneWeights, Device, ModelName, check_picture_name, save_picture, whole_outputs
-from chmnet.errors import InputError
+from chmnet.cli.io import (
+    BackboneWeights,
+    Device,
+    ModelName,
+    Overwrite,
+    check_ending,
+    check_picture_name,
+    save_picture,
+    whole_outputs,
+)
 
 
 class Method(str, Enum):
@@ -18,36 +26,38 @@ class Method(str, Enum):
 
 
 def warp(
-    source: Annotated[Path, typer.Argument(help="Picture to warp.")],
-    target: Annotated[Path, typer.Argument(help="Picture whose shape it takes.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Write the warped picture here.")],
+    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="Picture to warp.")],
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="Picture whose shape it takes.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Write the warped picture here.")],
     method: Annotated[
-        Method, typer.Option(help="Every pixel by its own match (flow), or one thin-plate spline (tps).")
+        Method,
+        typer.Option(metavar="NAME", help="flow: each pixel follows its match; tps: one thin-plate spline."),
     ] = Method.flow,
     blend: Annotated[
-        float, typer.Option(min=0, max=1, help="How much of the warped picture to mix into the target; 1: all.")
+        float,
+        typer.Option(min=0, max=1, metavar="NUMBER", help="Weight of the warped picture over the target."),
     ] = 1.0,
     animate: Annotated[
-        Path | None, typer.Option(help="Write a GIF here that turns the target into the warped picture and back.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a GIF that turns the target into the warped picture and back."),
     ] = None,
     model: ModelName = "",
     backbone_weights: BackboneWeights = "",
     device: Device = "auto",
-    overwrite: Annotated[bool, typer.Option(help="Replace files that exist.")] = False,
+    overwrite: Overwrite = False,
 ) -> None:
-    """Warp one picture onto another: every point of the target shows its match in the source.
+    """Warp one picture onto another.
 
+    Every point of the target shows its match in the source.
+
+    \b
     Examples:
-
-    `chmnet warp donkey.png zebra.png -o warped.png`
-
-    `chmnet warp donkey.png zebra.png -o mixed.png --method tps --blend 0.5`
-
-    `chmnet warp donkey.png zebra.png -o warped.png --animate morph.gif`
+      chmnet warp donkey.png zebra.png -o warped.png
+      chmnet warp donkey.png zebra.png -o mixed.png --method tps --blend 0.5
+      chmnet warp donkey.png zebra.png -o warped.png --animate morph.gif
     """
     check_picture_name(output)
-    if animate is not None and animate.suffix.lower() != ".gif":
-        raise InputError(f"an animation must end in .gif, got {animate.name!r}")
+    check_ending(animate, "an animation", ".gif")
     with whole_outputs([source, target], [output, animate], overwrite) as files:
         from chmnet.matcher import Matcher
         from chmnet.pictures import to_picture
