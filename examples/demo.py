@@ -14,6 +14,7 @@ import numpy as np
 from PIL import Image
 
 from chmnet import Matcher, MatchResult
+from chmnet.data.examples import PAIRS
 from chmnet.viz import (
     draw_confidence,
     draw_heat,
@@ -25,62 +26,6 @@ from chmnet.viz import (
 )
 
 EXAMPLES = Path(__file__).resolve().parent
-
-
-class Pair(NamedTuple):
-    """Two pictures and points of the first one, (x, y) in its pixels."""
-
-    source: str
-    target: str
-    points: list[tuple[float, float]]
-    words: str
-    """What the points are, in their order."""
-
-
-PAIRS = [
-    Pair(
-        "donkey.png",
-        "zebra.png",
-        [(7, 72), (20, 42), (5, 3), (85, 44), (178, 38), (70, 150), (165, 90), (175, 110), (110, 80)],
-        "muzzle, eye, ear, withers, rump, fore hoof, stifle, hock, flank",
-    ),
-    Pair(
-        "pairs/young-gnu.png",
-        "pairs/gnu.png",
-        [(13, 103), (40, 28), (140, 112), (150, 250), (275, 200), (290, 150), (285, 30), (305, 120), (200, 60)],
-        "muzzle, ear, elbow, fore leg, hind leg, hock, rump, tail, flank",
-    ),
-    Pair(
-        "pairs/horse.png",
-        "pairs/cow.png",
-        [(192, 44), (184, 8), (138, 62), (122, 130), (18, 134), (12, 28), (75, 45)],
-        "muzzle, ear, chest, fore hoof, hind hoof, tail, flank",
-    ),
-    Pair(
-        "pairs/camel.png",
-        "pairs/dromedary.png",
-        [(4, 35), (40, 32), (35, 92), (82, 168), (176, 168), (186, 70), (120, 85)],
-        "muzzle, ear, throat, fore foot, hind foot, tail, flank",
-    ),
-    Pair(
-        "pairs/crow.png",
-        "pairs/pigeon.png",
-        [(3, 18), (25, 10), (30, 65), (70, 118), (176, 92), (80, 42), (100, 70)],
-        "beak, eye, breast, leg, tail, back, wing",
-    ),
-    Pair(
-        "european-bear.png",
-        "black-bear.png",
-        [(301, 164), (244, 69), (196, 14), (26, 89), (225, 255), (178, 265), (130, 120)],
-        "nose, ear, shoulder, rump, one fore paw, the other, flank",
-    ),
-    Pair(
-        "sedan.png",
-        "sportscar.png",
-        [(54, 48), (178, 48), (90, 10), (12, 40), (205, 36), (110, 45), (30, 22), (150, 25)],
-        "rear wheel, front wheel, roof, rear bumper, light, door, boot, windscreen",
-    ),
-]
 
 
 class Drawing(NamedTuple):

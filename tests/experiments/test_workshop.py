@@ -10,12 +10,13 @@ import torch
 
 from chmnet import data
 from chmnet.benchmark import Plan
+from chmnet.data.examples import PAIRS
 from chmnet.errors import InputError
 from chmnet.evaluation import Header, PredictionFile
 from chmnet.experiments import main_table
 from chmnet.experiments import workshop as workshop_module
 from chmnet.experiments.ablation import measure_variants
-from chmnet.experiments.example_pictures import PAIRS, example_pairs
+from chmnet.experiments.example_pictures import example_pairs
 from chmnet.experiments.recipe import RECIPE
 from chmnet.experiments.workshop import Model, Setting, Workshop
 from chmnet.metrics import DEFAULT_PROTOCOLS, Prediction
@@ -202,8 +203,8 @@ def test_examples_of_a_try_come_from_its_set(workshop: Workshop) -> None:
 
 
 def test_an_example_that_is_missing_is_named(tmp_path: Path, real: Setting) -> None:
-    for name in (name for pair in PAIRS for name in pair):
-        trees.make_image(tmp_path / "examples" / f"{name}.png")
+    for name in (name for pair in PAIRS for name in (pair.source, pair.target)):
+        trees.make_image(tmp_path / "examples" / name)
     workshop = Workshop(tmp_path, real, examples=tmp_path / "examples")
     assert len(example_pairs(workshop)) == len(PAIRS)
     (tmp_path / "examples" / "pairs" / "pigeon.png").unlink()

@@ -1,22 +1,14 @@
 """The example pictures that come with the project, in pairs; in a try, views of the synthetic set."""
 
+from pathlib import Path
 from typing import NamedTuple
 
 from PIL import Image
 
+from chmnet.data.examples import PAIRS
 from chmnet.errors import InputError
 from chmnet.experiments.workshop import Workshop
 from chmnet.pictures import to_picture
-
-PAIRS = (
-    ("donkey", "zebra"),
-    ("european-bear", "black-bear"),
-    ("sedan", "sportscar"),
-    ("pairs/young-gnu", "pairs/gnu"),
-    ("pairs/camel", "pairs/dromedary"),
-    ("pairs/horse", "pairs/cow"),
-    ("pairs/crow", "pairs/pigeon"),
-)
 
 
 class ExamplePair(NamedTuple):
@@ -35,10 +27,10 @@ def check_examples(workshop: Workshop) -> None:
     """
     if workshop.setting.quick:
         return
-    for name in (name for pair in PAIRS for name in pair):
-        if not (workshop.examples / f"{name}.png").is_file():
+    for name in (name for pair in PAIRS for name in (pair.source, pair.target)):
+        if not (workshop.examples / name).is_file():
             raise InputError(
-                f"there is no {workshop.examples / name}.png; name the folder of chmnet's example pictures "
+                f"there is no {workshop.examples / name}; name the folder of chmnet's example pictures "
                 "with --examples"
             )
 
@@ -59,8 +51,9 @@ def example_pairs(workshop: Workshop) -> list[ExamplePair]:
     check_examples(workshop)
     return [
         ExamplePair(
-            " and ".join(name.removeprefix("pairs/").replace("-", " ") for name in pair),
-            *(to_picture(workshop.examples / f"{name}.png") for name in pair),
+            " and ".join(Path(name).stem.replace("-", " ") for name in (pair.source, pair.target)),
+            to_picture(workshop.examples / pair.source),
+            to_picture(workshop.examples / pair.target),
         )
         for pair in PAIRS
     ]

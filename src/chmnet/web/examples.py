@@ -4,6 +4,7 @@ import logging
 from pathlib import Path
 from typing import NamedTuple
 
+from chmnet.data.examples import PAIRS
 from chmnet.errors import ChmnetError
 from chmnet.geometry import Size
 from chmnet.web.decoder import decode_here, media_type
@@ -13,9 +14,6 @@ from chmnet.web.settings import Limits
 logger = logging.getLogger(__name__)
 
 MOST_EXAMPLES = 24
-
-PAIRS = (("donkey", "zebra"), ("european-bear", "black-bear"), ("sedan", "sportscar"))
-"""Of chmnet's own example pictures, those that go together."""
 
 
 class Example(NamedTuple):
@@ -41,16 +39,19 @@ def load_examples(folder: Path | None, size: Size, limits: Limits) -> dict[str, 
         except ChmnetError as error:
             logger.warning("the example %s is left out: %s", path.name, error)
             continue
-        title = path.stem.replace("-", " ").replace("_", " ")
         picture = StoredPicture(content_id(data), data, kind, decoded.size, decoded.picture)
-        found[picture.id] = Example(title, picture)
+        found[picture.id] = Example(_title(path), picture)
     return found
 
 
 def example_pairs(examples: dict[str, Example]) -> list[tuple[str, str]]:
     """Pairs to begin with: those that are known to go together, else each picture with the next."""
     by_title = {example.title: key for key, example in examples.items()}
-    names = [(first.replace("-", " "), second.replace("-", " ")) for first, second in PAIRS]
+    names = [(_title(Path(pair.source)), _title(Path(pair.target))) for pair in PAIRS]
     known = [(by_title[a], by_title[b]) for a, b in names if a in by_title and b in by_title]
     keys = list(examples)
     return known or list(zip(keys[::2], keys[1::2], strict=False))
+
+
+def _title(path: Path) -> str:
+    return path.stem.replace("-", " ").replace("_", " ")
