@@ -10,11 +10,13 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from chmnet import data
-from chmnet.annotation.label import Cutting, LabellingConfig, Member, draw_pairs, label_pairs
+from chmnet.annotation.label import LabellingConfig, Member, crop, draw_pairs, label_pairs, scores_on_grid
 from chmnet.cli.main import app
 from chmnet.config import BackboneConfig, ModelConfig, TransferConfig
 from chmnet.data.pairs import AnnotatedImage, Pair
 from chmnet.errors import ConfigError, InputError
+from chmnet.features import FeatureCache, Features
+from chmnet.metrics import inside
 from chmnet.nn.chmnet import CHMNet
 from chmnet.training.views import Texture
 from tests.data import trees
@@ -56,34 +58,43 @@ def test_keypoints_are_found_in_pixels_of_the_whole_pictures(moved: Pair, member
     errors = np.linalg.norm(found.target.keypoints - found.source.keypoints - (80, 30), axis=1)
     assert np.median(errors) < 6
     for side in (found.source, found.target):
-        assert Cutting.of(side).holds(side.keypoints).all()
+        assert side.box is not None
+        assert inside(side.keypoints, side.box).all()
 
 
 def test_members_of_other_sizes_join(moved: Pair, member: Member) -> None:
     other = Member(member.model, side=160)
     assert len(label_pairs([moved], [member, other], LABELLING)) == 1
-    scores = other.scores(Cutting.of(moved.source), Cutting.of(moved.target))
+    with FeatureCache[Features]() as cache:
+        scores = scores_on_grid(other.matcher("cpu", cache), crop(moved.source), crop(moved.target))
     assert scores.shape[2:] == (30, 30, 30, 30)
     assert scores.max().item() == pytest.approx(1)
 
 
-def test_pairs_with_few_sure_matches_are_left_out(moved: Pair, member: Member) -> None:
+def test_the_members_scores_are_filtered_once_when_they_are_added_up(moved: Pair, member: Member) -> None:
+    filtered = CHMNet(member.model.config.replace(mutual_filter=True)).eval()
+    filtered.load_state_dict(member.model.state_dict())
+    (plain,), (same,) = (label_pairs([moved], [one], LABELLING) for one in (member, Member(filtered)))
+    np.testing.assert_array_equal(plain.target.keypoints, same.target.keypoints)
+
+
+def test_pairs_with_few_confident_matches_are_left_out(moved: Pair, member: Member) -> None:
     assert label_pairs([moved], [member], replace(LABELLING, minimum_matches=900)) == []
 
 
 def test_without_boxes_the_whole_pictures_are_matched(moved: Pair) -> None:
-    cutting = Cutting.of(replace(moved.source, box=None))
-    assert cutting.area == (0, 0, 200, 180)
-    np.testing.assert_allclose(cutting.to_pixels(np.array([[1.0, 1.0]])), [[200, 180]])
+    view = crop(replace(moved.source, box=None))
+    assert view.size == (180, 200)
+    np.testing.assert_allclose(view.to_picture(np.array([[1.0, 1.0]])), [[200, 180]])
 
 
 def test_the_margin_ends_at_the_picture(moved: Pair) -> None:
-    assert Cutting.of(replace(moved.source, box=(0.0, 0.0, 195.0, 170.0))).area == (0, 0, 200, 180)
+    assert crop(replace(moved.source, box=(0.0, 0.0, 195.0, 170.0))).area == (0, 0, 200, 180)
 
 
 def test_a_box_outside_of_its_picture(moved: Pair) -> None:
     with pytest.raises(InputError, match=r"box of .*a\.png lies outside"):
-        Cutting.of(replace(moved.source, box=(500.0, 500.0, 520.0, 530.0)))
+        crop(replace(moved.source, box=(500.0, 500.0, 520.0, 530.0)))
 
 
 def test_no_members(moved: Pair) -> None:

@@ -1,7 +1,7 @@
 """Keypoints for pairs without any: what several matchers agree on inside the objects' boxes.
 
-A matcher does better when it sees the two objects alone, each filling its picture. So the objects are cut out with
-their boxes, matched by every member, and the members' scores added up; the matches that survive going there and
+A matcher does better when it sees the two objects alone, each filling its picture. So every member of a committee
+matches the crops around the boxes, and the members' scores are added up. Matches that survive going there and
 back, and lie in both boxes, become keypoints of the whole pictures. A model that is trained on them learns to find
 without boxes what its teachers found with them.
 """
@@ -9,32 +9,28 @@ without boxes what its teachers found with them.
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
 from chmnet.config import check_range
 from chmnet.data.pairs import AnnotatedImage, Pair, image_names
 from chmnet.errors import InputError
-from chmnet.geometry import Size, grid_points, normalised_to_pixels, spread_out
-from chmnet.nn.chmnet import CHMNet, Pyramid
-from chmnet.nn.inference import for_inference
+from chmnet.features import FeatureCache, Features
+from chmnet.geometry import Size, grid_points, spread_out
+from chmnet.matcher import Matcher
+from chmnet.metrics import inside
+from chmnet.nn.chmnet import CHMNet
 from chmnet.ops.correlation import exchange, filter_in_place, resize_correlation
 from chmnet.ops.transfer import cycle_consistency, soft_argmax
-from chmnet.pictures import Box, to_picture, to_tensor
+from chmnet.pictures import View
 
 GRID: Size = (30, 30)
 """Positions of each object that are matched: the grid on which the members' scores are added up."""
 MARGIN = 0.1
-"""What is cut out around a box, as a share of its sides."""
-KEPT_PYRAMIDS = 400
-"""Pictures whose features are kept, for each member."""
-
-Area = tuple[int, int, int, int]
-"""Left, top, right, bottom in pixels."""
+"""What a crop shows around a box, as a share of its sides."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +40,7 @@ class LabellingConfig:
     minimum_confidence: float = 0.8
     """Of going there and back, 0 … 1."""
     minimum_matches: int = 40
-    """Of a pair's 900 positions; pairs with fewer sure ones are left out: their objects show different sides."""
+    """Of a pair's 900 positions. Pairs with fewer are left out: their objects show different sides."""
     most_points: int = 32
     """Keypoints of a pair; of more matches, those that lie farthest apart are taken."""
 
@@ -54,77 +50,20 @@ class LabellingConfig:
         check_range("most_points", self.most_points, minimum=1)
 
 
-class Member:
-    """One matcher of the committee.
+class Member(NamedTuple):
+    """One matcher of the committee."""
 
-    Args:
-        model: the network.
-        side: pictures are resized to so many pixels on both sides; ``None``: the model's own size.
-    """
+    model: CHMNet
+    side: int | None = None
+    """Pictures are resized to so many pixels on both sides; ``None``: the model's own size."""
 
-    def __init__(self, model: CHMNet, side: int | None = None) -> None:
-        self.model = for_inference(model)
-        self.size: Size = (side, side) if side else (model.config.image_size[0], model.config.image_size[1])
-        self._pyramids: dict[tuple[Path, Area, str], Pyramid] = {}
-
-    def scores(self, source: "Cutting", target: "Cutting") -> Tensor:
-        """``1 1 30 30 30 30``: the score of every match on the common grid, the best one 1."""
-        scores = self.model.head.match(
-            self._pyramid(source, "source"), self._pyramid(target, "target"), filtered=False
-        )
-        if scores.shape[2:] != GRID + GRID:
-            scores = resize_correlation(scores, GRID, GRID)
-        return scores.relu() / scores.max().clamp(min=1e-12)
-
-    def _pyramid(self, cutting: "Cutting", branch: str) -> Pyramid:
-        key = (cutting.path, cutting.area, branch if self.model.target_backbone is not None else "source")
-        if key not in self._pyramids:
-            if len(self._pyramids) >= KEPT_PYRAMIDS:
-                self._pyramids.pop(next(iter(self._pyramids)))
-            image = to_tensor(cutting.picture(), self.size)[None].to(next(self.model.parameters()))
-            self._pyramids[key] = self.model.head.pyramid(self.model.features(image, branch))
-        return self._pyramids[key]
-
-
-@dataclass(frozen=True)
-class Cutting:
-    """The part of a picture that shows an object."""
-
-    path: Path
-    area: Area
-    box: Box
-
-    @classmethod
-    def of(cls, side: AnnotatedImage) -> "Cutting":
-        """The object's box with a margin; without a box the whole picture."""
-        picture = to_picture(side.path)
-        if side.box is None:
-            whole = (0, 0, picture.width, picture.height)
-            return cls(side.path, whole, tuple(map(float, whole)))  # type: ignore[arg-type]
-        left, top, right, bottom = side.box
-        more_x, more_y = MARGIN * (right - left), MARGIN * (bottom - top)
-        area = (
-            max(0, int(left - more_x)),
-            max(0, int(top - more_y)),
-            min(picture.width, int(right + more_x + 1)),
-            min(picture.height, int(bottom + more_y + 1)),
-        )
-        if area[0] >= area[2] or area[1] >= area[3]:
-            raise InputError(f"the box of {side.path} lies outside of the picture; correct or remove it")
-        return cls(side.path, area, side.box)
-
-    def picture(self) -> Image.Image:
-        """What was cut out."""
-        return to_picture(self.path).crop(self.area)
-
-    def to_pixels(self, normalised: np.ndarray) -> np.ndarray:
-        """Normalised points of the cutting in pixels of the whole picture."""
-        left, top, right, bottom = self.area
-        return normalised_to_pixels(normalised, (bottom - top, right - left)) + np.array([left, top])
-
-    def holds(self, points: np.ndarray) -> np.ndarray:
-        """Which points lie in the box."""
-        return np.asarray(((points >= self.box[:2]) & (points <= self.box[2:])).all(axis=1))
+    def matcher(self, device: str, cache: FeatureCache[Features]) -> Matcher:
+        """The matcher; its scores are not filtered, as their sum will be."""
+        model = self.model
+        if model.config.mutual_filter:
+            model = CHMNet(model.config.replace(mutual_filter=False)).eval()
+            model.load_state_dict(self.model.state_dict())
+        return Matcher(model, device, cache=cache, image_size=(self.side, self.side) if self.side else None)
 
 
 def draw_pairs(
@@ -161,50 +100,65 @@ def label_pairs(
     members: Sequence[Member],
     config: LabellingConfig = LabellingConfig(),
     track: Callable[[Sequence[Pair]], Iterable[Pair]] = iter,
+    device: str = "auto",
 ) -> list[Pair]:
     """Give pairs the keypoints that the members agree on; pairs with too few are left out.
 
     Args:
         pairs: two pictures each, with the boxes of their objects; keypoints they have are not looked at.
-        members: matchers whose scores are added up.
+        members: models whose scores are added up.
         config: which matches become keypoints.
         track: wraps the pairs, for a progress bar.
+        device: where the networks compute.
 
     Raises:
-        InputError: there are no members, or a picture cannot be read.
+        InputError: there are no members, a picture cannot be read, or a box lies outside of its picture.
     """
     if not members:
         raise InputError("labelling needs at least one model")
     found = []
-    with torch.inference_mode():
+    with FeatureCache[Features]() as cache, torch.inference_mode():
+        matchers = [member.matcher(device, cache) for member in members]
         for pair in track(pairs):
-            source, target = label_pair(Cutting.of(pair.source), Cutting.of(pair.target), members, config)
+            source, target = _label(pair, matchers, config)
             if len(source):
                 first, second = replace(pair.source, keypoints=source), replace(pair.target, keypoints=target)
                 found.append(replace(pair, source=first, target=second, keypoint_names=()))
     return found
 
 
-def label_pair(
-    source: Cutting, target: Cutting, members: Sequence[Member], config: LabellingConfig
-) -> tuple[np.ndarray, np.ndarray]:
-    """Points of two objects that belong together, ``n`` rows (x, y) each in pixels of the whole pictures.
+def _label(pair: Pair, matchers: Sequence[Matcher], config: LabellingConfig) -> tuple[np.ndarray, np.ndarray]:
+    """Points of a pair's objects that belong together, ``n`` rows (x, y) each in pixels of the whole pictures.
 
-    No rows where too few matches are sure.
+    No rows where too few matches are confident.
     """
-    scores = torch.stack([member.scores(source, target) for member in members]).mean(0)
-    transfer = members[0].model.config.transfer.replace(temperature=1e-3)
-    scores = filter_in_place(scores)
+    source, target = crop(pair.source), crop(pair.target)
+    scores = filter_in_place(torch.stack([scores_on_grid(one, source, target) for one in matchers]).mean(0))
+    transfer = matchers[0].model.config.transfer.replace(temperature=1e-3)
     positions = soft_argmax(scores, transfer)
-    confidence = (
-        cycle_consistency(positions, soft_argmax(exchange(scores), transfer))[0].flatten().double().numpy()
-    )
-    grid = grid_points(GRID, like=positions)
-    starts = source.to_pixels(grid.flatten(0, 1).double().numpy())
-    ends = target.to_pixels(positions[0].flatten(0, 1).double().numpy())
-    good = (confidence >= config.minimum_confidence) & source.holds(starts) & target.holds(ends)
+    there_and_back = cycle_consistency(positions, soft_argmax(exchange(scores), transfer))
+    confidence = there_and_back[0].flatten().double().cpu().numpy()
+    starts = source.to_picture(grid_points(GRID, like=positions).flatten(0, 1).double().cpu().numpy())
+    ends = target.to_picture(positions[0].flatten(0, 1).double().cpu().numpy())
+    good = confidence >= config.minimum_confidence
+    for side, points in ((pair.source, starts), (pair.target, ends)):
+        if side.box is not None:
+            good &= inside(points, side.box)
     rows = np.flatnonzero(good)
     if len(rows) < config.minimum_matches:
         return np.zeros((0, 2)), np.zeros((0, 2))
     rows = rows[spread_out(starts[rows], config.most_points, first=int(confidence[rows].argmax()))]
     return starts[rows], ends[rows]
+
+
+def crop(side: AnnotatedImage) -> View:
+    """The object's box with a margin; without a box the whole picture."""
+    return View.of(side.path) if side.box is None else View.around(side.path, side.box, MARGIN)
+
+
+def scores_on_grid(matcher: Matcher, source: View, target: View) -> Tensor:
+    """``1 1 30 30 30 30``: the score of every match on the common grid, the best one 1."""
+    scores = matcher.match(source, target).scores
+    if scores.shape[2:] != GRID + GRID:
+        scores = resize_correlation(scores, GRID, GRID)
+    return scores.relu() / scores.max().clamp(min=1e-12)
