@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chmnet.cli.io import (
+    Device,
     Overwrite,
     check_ending,
     check_outputs,
@@ -65,6 +66,7 @@ def benchmark(
     threads: Annotated[
         int, typer.Option(metavar="NUMBER", show_default=False, help="Threads. Default: as many as torch chooses.")
     ] = 0,
+    device: Device = "cpu",
     repeats: Annotated[
         int, typer.Option(metavar="NUMBER", help="Runs of each measurement, after one warm-up run.")
     ] = 9,
@@ -80,7 +82,7 @@ def benchmark(
 ) -> None:
     """Measure the time and memory of a model.
 
-    Prints its parameters and multiply-adds, the time of a pair and of each stage, and peak memory, on the CPU.
+    Prints its parameters and multiply-adds, the time of a pair and of each stage, and peak memory.
     The authors' implementation (appendix-B convolutions, one backbone run for each image) and a plain matrix
     product run in turns with it. Weights are random unless a model file is named: time does not depend on them.
 
@@ -107,7 +109,7 @@ def benchmark(
     try:
         torch.set_num_threads(threads or before)
         image_size = (size, size) if size else (network.config.image_size[0], network.config.image_size[1])
-        plan = Plan(network, title, image_size, tuple(parts) or PARTS, sides, repeats=repeats)
+        plan = Plan(network, title, image_size, tuple(parts) or PARTS, sides, repeats=repeats, device=device)
         report = run(plan, lambda steps: track(steps, "measurements"))
     finally:
         torch.set_num_threads(before)
@@ -153,7 +155,7 @@ def _print_report(report: dict[str, Any]) -> None:
     rate = giga(machine["matrix_product_multiply_adds_per_second"])
     for line in (
         f"{report['model']['name']}, images of {height} × {width}",
-        f"torch {machine['torch']}, {machine['simd']}, {machine['threads']} threads; "
+        f"torch {machine['torch']}, {machine['device']}, {machine['simd']}, {machine['threads']} threads; "
         f"a matrix product does {rate} G multiply-adds a second",
         f"{parameters['total']:,} parameters: {parameters['backbone']:,} of the backbone, "
         f"{parameters['projections']:,} of the projections, {parameters['votes']:,} of the votes",

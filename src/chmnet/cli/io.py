@@ -24,6 +24,16 @@ Rows = list[tuple[float, float]]
 
 # ---------------------------------------------------------------- options and help
 
+
+def _check_device(name: str) -> str:
+    """Refuse a device that is not there before any work; only then is torch needed so early."""
+    if name not in ("auto", "cpu"):
+        from chmnet.matcher import choose_device
+
+        choose_device(name)
+    return name
+
+
 DATASETS = "pf-willow, pf-pascal, spair-71k, animal-pose or coco."
 
 ModelName = Annotated[
@@ -35,7 +45,12 @@ BackboneWeights = Annotated[
     typer.Option(metavar="FILE", help="Backbone weights for a model without them: a file, or `published`."),
 ]
 Device = Annotated[
-    str, typer.Option(metavar="DEVICE", help="Device that runs the network: auto, cpu, cuda, cuda:1 or mps.")
+    str,
+    typer.Option(
+        metavar="DEVICE",
+        callback=_check_device,
+        help="Device that runs the network: auto, cpu, cuda, cuda:1 or mps.",
+    ),
 ]
 Dataset = Annotated[str, typer.Option(metavar="NAME", help=DATASETS)]
 DataRoot = Annotated[
