@@ -126,6 +126,7 @@ def _label_all(document: dict) -> None:
 # ---------------------------------------------------------------- interruptions
 
 
+@pytest.mark.slow
 def test_killed_and_started_again_gives_the_same_bytes(world: Path, model_file: str) -> None:
     for number in range(6, 80):
         noise_picture(world / "photos" / f"{number}.png", number)
@@ -149,6 +150,18 @@ def test_killed_and_started_again_gives_the_same_bytes(world: Path, model_file: 
     assert f"resuming: {done} of 79 pictures were done before" in result.stderr
     assert (world / "out.json").read_bytes() == whole
     assert not partial.exists()
+
+
+def test_interrupted_and_started_again_gives_the_same_bytes(
+    world: Path, model_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(model_file).exit_code == 0
+    whole = (world / "out.json").rename(world / "whole.json").read_bytes()
+    _interrupt(model_file, monkeypatch)
+    partial = world / "out.json.partial"
+    partial.write_bytes(partial.read_bytes()[:-7])  # as if the last line had been cut short
+    assert run(model_file).exit_code == 0
+    assert (world / "out.json").read_bytes() == whole
 
 
 def test_changed_labels_do_not_mix(world: Path, model_file: str, monkeypatch: pytest.MonkeyPatch) -> None:

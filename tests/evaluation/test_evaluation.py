@@ -221,6 +221,7 @@ def test_report_is_self_contained(root: Path, tmp_path: Path, ending: str) -> No
     assert "http" not in text.replace("data:image", "")
 
 
+@pytest.mark.slow
 def test_killed_and_started_again_gives_the_same_json(root: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "CHMNET_CACHE": str(tmp_path / "cache")}
     slow = (

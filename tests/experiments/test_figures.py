@@ -28,6 +28,7 @@ def test_precision_is_read_between_the_points_of_the_curve() -> None:
     assert table.rows == [["CHM", "0.618", "0.900", "0.500"]]
 
 
+@pytest.mark.slow
 def test_clutter_of_a_try(tries: Tries) -> None:
     for row in tries("clutter").record()["figures"]["rows"].values():
         assert len(row["recall"]) == len(row["precision"]) > 10
@@ -101,6 +102,7 @@ def test_correlations() -> None:
     assert learned_kernels._correlation(one, other) == round(3 / np.sqrt(2 * 14 / 3), 3)
 
 
+@pytest.mark.slow
 def test_learned_kernels_of_a_try(tries: Tries) -> None:
     rows = tries("learned-kernels").record()["figures"]["rows"]
     assert [row["weights"] for row in rows.values()] == [220, 55, 45, 15, 5625, 625]
@@ -224,6 +226,7 @@ def test_a_pair_without_a_warp_is_grey(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(low == high for low, high in drawn.getextrema())
 
 
+@pytest.mark.slow
 def test_shares_of_pairs(tries: Tries) -> None:
     rows = tries("qualitative").record()["figures"]["rows"]
     assert list(rows) == list(qualitative.MODELS)

@@ -96,6 +96,7 @@ def test_what_is_measured_is_the_papers_network() -> None:
 # ---------------------------------------------------------------- where tables agree
 
 
+@pytest.mark.slow
 def test_one_model_has_one_figure_in_all_tables(tries: Tries) -> None:
     """The whole network of table 3 is a kernel of table 2; nearest neighbours of figures are those of table 1."""
     seed = {name: tries(name).record()["figures"]["rows"] for name in ("kernels", "modules", "clutter", "main")}

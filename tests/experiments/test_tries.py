@@ -21,6 +21,10 @@ from chmnet.training.loop import LAST
 from .conftest import Tries
 
 TWO_MINUTES = 120
+QUICKEST = "scales"  # one training run of an epoch; the others are slow tests
+every_experiment = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name == QUICKEST else pytest.mark.slow) for name in EXPERIMENTS]
+)
 
 
 def test_the_command_offers_what_is_registered() -> None:
@@ -28,7 +32,7 @@ def test_the_command_offers_what_is_registered() -> None:
     assert all(experiment.name == name for name, experiment in EXPERIMENTS.items())
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@every_experiment
 def test_a_try_ends_in_two_minutes(name: str, tries: Tries) -> None:
     done = tries(name)
     assert done.seconds < TWO_MINUTES
@@ -38,7 +42,7 @@ def test_a_try_ends_in_two_minutes(name: str, tries: Tries) -> None:
     assert not [path for path in tries.folder.iterdir() if path.name.startswith(".")]  # nothing half-written
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@every_experiment
 def test_pictures_are_pictures(name: str, tries: Tries) -> None:
     done = tries(name)
     text = done.file(".md").read_text(encoding="utf-8")
@@ -52,7 +56,7 @@ def test_pictures_are_pictures(name: str, tries: Tries) -> None:
             assert f"]({path.name})" in text
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@every_experiment
 def test_tables_are_those_of_the_record(name: str, tries: Tries) -> None:
     done, experiment = tries(name), EXPERIMENTS[name]
     record = done.record()
@@ -68,7 +72,7 @@ def test_tables_are_those_of_the_record(name: str, tries: Tries) -> None:
     assert blocks == [[table.headings, *table.rows] for table in tables]
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@every_experiment
 def test_the_record_says_how_it_was_measured(name: str, tries: Tries) -> None:
     done = tries(name)
     record = done.record()
@@ -90,6 +94,7 @@ def test_the_record_says_how_it_was_measured(name: str, tries: Tries) -> None:
     assert str(tries.folder.parent) not in written  # nothing says where it was measured
 
 
+@pytest.mark.slow
 def test_repeated_runs_have_a_deviation_and_single_ones_none(tries: Tries) -> None:
     for name in ("kernels", "modules", "channels"):
         record = tries(name).record()
@@ -105,6 +110,7 @@ def test_repeated_runs_have_a_deviation_and_single_ones_none(tries: Tries) -> No
 # ---------------------------------------------------------------- nothing is made twice
 
 
+@pytest.mark.slow
 def test_runs_are_shared(tries: Tries) -> None:
     for name in EXPERIMENTS:
         tries(name)
@@ -115,6 +121,7 @@ def test_runs_are_shared(tries: Tries) -> None:
     assert {"psi-6d-seed-0", "rhm-seed-0", "psi-4d-16-channels-seed-0", "consensus-1-seed-0"} <= set(trained)
 
 
+@pytest.mark.slow
 def test_predictions_are_shared(tries: Tries) -> None:
     """Also where tables call one model by different names."""
     for name in EXPERIMENTS:
@@ -125,12 +132,13 @@ def test_predictions_are_shared(tries: Tries) -> None:
 
 
 def test_a_second_time_is_the_same_and_computes_nothing(tries: Tries) -> None:
-    first = tries("modules").record()
-    again = tries.run("modules", "--overwrite")
+    first = tries(QUICKEST).record()
+    again = tries.run(QUICKEST, "--overwrite")
     assert (again.trained, again.predicted) == ([], [])
     assert again.record()["figures"] == first["figures"]
 
 
+@pytest.mark.slow
 def test_all_leaves_out_what_is_there(tries: Tries) -> None:
     """So that ``experiment all`` can be stopped, and goes on."""
     written = [path for name in EXPERIMENTS for path in tries(name).files()]
@@ -141,6 +149,7 @@ def test_all_leaves_out_what_is_there(tries: Tries) -> None:
     assert {path: path.stat().st_mtime_ns for path in written} == before
 
 
+@pytest.mark.slow
 def test_an_interrupted_experiment_goes_on(tries: Tries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class StopError(Exception):
         """In the middle of the second run."""
@@ -197,6 +206,7 @@ def test_overwrite_replaces(tries: Tries, tmp_path: Path) -> None:
         assert (copy.folder / name).read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_other_channels_on_request(tries: Tries) -> None:
     tries("channels")  # what it trained is there
     asked = tries.run("channels", "--channels", "2,1", "--overwrite")

@@ -17,6 +17,7 @@ from chmnet.training.loop import CHECKPOINT, LAST, train
 from tests.training.test_loop import assert_same_weights, losses
 from tests.training.tiny import tiny_config
 
+pytestmark = pytest.mark.slow
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
 
 
