@@ -3,9 +3,13 @@
 import hashlib
 import http.client
 import logging
-import os
+import socket
+import sys
+import threading
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,7 +17,7 @@ import torch
 from torch import Tensor
 
 from chmnet.errors import WeightsError
-from chmnet.files import atomic_path, load_exactly, read_tensors
+from chmnet.files import cache_folder, load_exactly, read_tensors
 from chmnet.nn.backbones import Backbone, EfficientNetLite0, ResNet
 
 PUBLISHED = {
@@ -24,7 +28,10 @@ PUBLISHED = {
 }
 """torchvision's ImageNet weights; the end of each name is the start of the file's SHA-256."""
 
-_CONNECT_SECONDS = 30
+TIMEOUT_SECONDS = 30
+"""A download ends when the server sends nothing for so long."""
+
+_timeout_lock = threading.Lock()
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +46,7 @@ def load_backbone_weights(backbone: Backbone, source: str | Path) -> None:
             file's hash, ``"https://…/weights.pth#sha256=0123abcd…"``.
 
     Raises:
-        WeightsError: the weights cannot be had, or belong to another network.
+        WeightsError: the weights cannot be found, downloaded or read, or belong to another network.
     """
     if source == "package":
         source = _package_file(backbone)
@@ -107,7 +114,7 @@ def fetch(url: str, sha256: str, folder: Path | None = None) -> Path:
     Raises:
         WeightsError: no connection, or the file is not the one that was published.
     """
-    folder = folder or Path(os.environ.get("CHMNET_CACHE") or Path.home() / ".cache" / "chmnet")
+    folder = folder or cache_folder()
     path = folder / url.rsplit("/", 1)[-1]
     if path == folder:
         raise WeightsError(f"cannot download {url!r}: it names no file; use the whole address")
@@ -118,23 +125,30 @@ def fetch(url: str, sha256: str, folder: Path | None = None) -> Path:
     except OSError as error:
         raise WeightsError(f"cannot make the cache folder {folder}: {error.strerror}; set CHMNET_CACHE") from None
     logger.info("downloading %s to %s", url, folder)
-    with atomic_path(path) as temporary:
-        try:
-            with (
-                urllib.request.urlopen(url, timeout=_CONNECT_SECONDS) as answer,
-                temporary.open("wb") as file,
-            ):
-                while block := answer.read(2**20):
-                    file.write(block)
-        except (OSError, http.client.HTTPException, ValueError) as error:  # URLError and SSLError are OSErrors
-            if isinstance(error, urllib.error.HTTPError):
-                error.close()  # it holds the connection
-            reason = str(getattr(error, "reason", error)).strip()
-            raise WeightsError(f"cannot download {url}: {reason}; download it yourself, name its path") from None
-        found = _sha256(temporary)
-        if not found.startswith(sha256):
-            raise WeightsError(f"{url} has SHA-256 {found[:16]}…, expected {sha256[:16]}…; it is not used")
+    try:
+        urllib.request.Request(url)  # of a bad address, PyTorch would leave an empty file
+        with _socket_timeout(TIMEOUT_SECONDS):
+            torch.hub.download_url_to_file(url, str(path), sha256, progress=sys.stderr.isatty())
+    except RuntimeError as error:  # another hash than the expected one
+        raise WeightsError(f"{url} is another file: {error}; it is not used") from None
+    except (OSError, http.client.HTTPException, ValueError) as error:  # URLError and SSLError are OSErrors
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()  # it holds the connection
+        reason = str(getattr(error, "reason", error)).strip()
+        raise WeightsError(f"cannot download {url}: {reason}; download it yourself, name its path") from None
     return path
+
+
+@contextmanager
+def _socket_timeout(seconds: float) -> Iterator[None]:
+    """Let new connections of this process end when nothing comes for so long; PyTorch's function has no option."""
+    with _timeout_lock:
+        before = socket.getdefaulttimeout()
+        socket.setdefaulttimeout(seconds)
+        try:
+            yield
+        finally:
+            socket.setdefaulttimeout(before)
 
 
 def _sha256(path: Path) -> str:
