@@ -1,10 +1,11 @@
-"""Tables of strangers' texts: Markdown shows them as they are."""
+"""Names from other people's files are shown as they are, in Markdown and in HTML."""
 
 import re
+from html.parser import HTMLParser
 
 import pytest
 
-from chmnet.evaluation.report import Table
+from chmnet.evaluation.report import Illustration, Table, _as_html
 
 
 def cells(line: str) -> list[str]:
@@ -54,3 +55,32 @@ def test_rows_below_headings() -> None:
     table = Table(["a", "b", "c"], [["1", "2", "3"], ["4 ± 1", "–", "α"]])
     assert table.markdown() == "| a | b | c |\n| --- | --- | --- |\n| 1 | 2 | 3 |\n| 4 ± 1 | – | α |"
     assert Table(["alone"], []).markdown() == "| alone |\n| --- |"
+
+
+class Reader(HTMLParser):
+    """Tags and texts of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.texts: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attributes
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, '"><img src=x onerror=alert(1)>', "{{ 7 * 7 }}", "'"])
+def test_hostile_text_stays_text_in_html(text: str) -> None:
+    blocks = [text, Table([text], [[text]]), Illustration(b"data", "png", text)]
+    page = _as_html(text, [(text, blocks)])
+    reader = Reader()
+    reader.feed(page)
+    expected = ["html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "table", "tr", "th", "tr", "td"]
+    assert reader.tags == [*expected, "figure", "img", "figcaption"]
+    assert reader.texts.count(text) == 7
+    assert reader.attributes[-2:] == [("alt", text), ("src", "data:image/png;base64,ZGF0YQ==")]

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment
+from markupsafe import Markup
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -28,6 +30,31 @@ table { border-collapse: collapse; margin: 1rem 0; } td, th { padding: .2rem .8r
 td:first-child, th:first-child { text-align: left; } tr:nth-child(even) { background: #f3f3f3; }
 figure { margin: 1rem 0; } img { max-width: 100%; } figcaption { color: #555; }
 """
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{{ title }}</title><style>{{ style }}</style></head><body>
+<h1>{{ title }}</h1>
+{% for heading, blocks in sections %}
+<h2>{{ heading }}</h2>
+{% for block in blocks %}
+{% if block.address %}
+<figure>
+<img alt="{{ block.caption }}" src="{{ block.address }}">
+<figcaption>{{ block.caption }}</figcaption>
+</figure>
+{% elif block.headings %}
+<table>
+<tr>{% for cell in block.headings %}<th>{{ cell }}</th>{% endfor %}</tr>
+{% for row in block.rows %}
+<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
+{% endfor %}
+</table>
+{% else %}
+<p>{{ block }}</p>
+{% endif %}
+{% endfor %}
+{% endfor %}
+</body></html>
+"""
 
 
 @dataclass(frozen=True)
@@ -38,7 +65,7 @@ class Table:
     rows: list[list[str]]
 
     def markdown(self) -> str:
-        """The table in Markdown; whatever its texts hold is shown as it is.
+        """The table in Markdown; special characters in its texts are escaped.
 
         Example:
             >>> print(Table(["class", "PCK"], [["cat", "50.0"]]).markdown())
@@ -51,15 +78,20 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Picture:
+class Illustration:
     """An encoded picture and what it shows."""
 
     data: bytes
     kind: str
     caption: str
 
+    @property
+    def address(self) -> str:
+        """The whole picture as an address."""
+        return f"data:image/{self.kind};base64,{base64.b64encode(self.data).decode('ascii')}"
 
-Block = str | Table | Picture
+
+Block = str | Table | Illustration
 Section = tuple[str, list[Block]]
 
 
@@ -94,7 +126,7 @@ def _sections(
     alphas = list(result["pck"])
     rows = [[name, *_numbers(values)] for name, values in result["per_class"].items()]
     rows.append(["all", *_numbers(result["pck"])])
-    left_out = " Pairs that stand in the training list are left out." if result.get("deduplicated") else ""
+    left_out = " Pairs of the training list are left out." if result.get("deduplicated") else ""
     yield (
         "Result",
         [
@@ -151,7 +183,7 @@ def _example_sections(pairs: list[Pair], file: PredictionFile, protocol: Protoco
                 pair.target.keypoints,
             )
             figures = ", ".join(f"{value:.0f} % at {alpha_key(alpha)}" for alpha, value in scores[name].items())
-            blocks.append(Picture(_encoded(drawing), "jpeg", f"{pair.category}, {name}: {figures}"))
+            blocks.append(Illustration(_encoded(drawing), "jpeg", f"{pair.category}, {name}: {figures}"))
         yield title, blocks
 
 
@@ -159,10 +191,10 @@ def _numbers(values: dict[str, float]) -> list[str]:
     return [f"{value:.1f}" for value in values.values()]
 
 
-def _plot(figure: Figure, caption: str) -> Picture:
+def _plot(figure: Figure, caption: str) -> Illustration:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=120, metadata={"Software": None})
-    return Picture(buffer.getvalue(), "png", caption)
+    return Illustration(buffer.getvalue(), "png", caption)
 
 
 def _encoded(drawing: Image.Image) -> bytes:
@@ -171,32 +203,9 @@ def _encoded(drawing: Image.Image) -> bytes:
     return buffer.getvalue()
 
 
-def _address(picture: Picture) -> str:
-    return f"data:image/{picture.kind};base64,{base64.b64encode(picture.data).decode('ascii')}"
-
-
 def _as_html(title: str, sections: list[Section]) -> str:
-    parts = [f"<h1>{html.escape(title)}</h1>"]
-    for heading, blocks in sections:
-        parts.append(f"<h2>{html.escape(heading)}</h2>")
-        for block in blocks:
-            if isinstance(block, Picture):
-                caption = html.escape(block.caption)
-                image = f'<img alt="{caption}" src="{_address(block)}">'
-                parts.append(f"<figure>{image}<figcaption>{caption}</figcaption></figure>")
-            elif isinstance(block, Table):
-                rows = [_html_row(block.headings, "th"), *(_html_row(row, "td") for row in block.rows)]
-                parts.append(f"<table>{''.join(rows)}</table>")
-            else:
-                parts.append(f"<p>{html.escape(block)}</p>")
-    head = f'<meta charset="utf-8"><title>{html.escape(title)}</title><style>{_STYLE}</style>'
-    return (
-        f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n' + "\n".join(parts) + "\n</body></html>\n"
-    )
-
-
-def _html_row(cells: list[str], tag: str) -> str:
-    return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+    page = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(_PAGE)
+    return page.render(title=title, sections=sections, style=Markup(_STYLE))
 
 
 def _plain(text: str) -> str:
@@ -209,8 +218,8 @@ def _as_markdown(title: str, sections: list[Section]) -> str:
     for heading, blocks in sections:
         parts.append(f"## {_plain(heading)}")
         for block in blocks:
-            if isinstance(block, Picture):
-                parts.append(f"![{_plain(block.caption)}]({_address(block)})\n\n{_plain(block.caption)}")
+            if isinstance(block, Illustration):
+                parts.append(f"![{_plain(block.caption)}]({block.address})\n\n{_plain(block.caption)}")
             elif isinstance(block, Table):
                 parts.append(block.markdown())
             else:
