@@ -11,8 +11,8 @@ from pathlib import Path
 from PIL import Image
 
 from chmnet.errors import InputError
-from chmnet.experiments.experiment import tables_of
-from chmnet.experiments.registry import EXPERIMENTS
+from chmnet.experiments import MODULES
+from chmnet.experiments.runner import find_experiment, tables_of
 from chmnet.files import atomic_path
 
 BLOCK = re.compile(r"(<!-- tables of ([a-z-]+)\.json -->\n).*?(<!-- end of tables -->)", re.DOTALL)
@@ -34,12 +34,12 @@ def fill_tables(text: str, folder: Path) -> str:
     def filled(block: re.Match[str]) -> str:
         name = block[2]
         file = folder / f"{name}.json"
-        if name not in EXPERIMENTS or not file.is_file():
+        if name not in MODULES or not file.is_file():
             raise InputError(f"there is no record {file} of an experiment; run `chmnet experiment {name}` first")
         record = json.loads(file.read_text(encoding="utf-8"))
         seeds = ", ".join(map(str, record["seeds"]))
         facts = f"`{record['command']}`; seeds {seeds}."
-        return f"{block[1]}{tables_of(EXPERIMENTS[name], record)}\n\n{facts}\n{block[3]}"
+        return f"{block[1]}{tables_of(find_experiment(name), record)}\n\n{facts}\n{block[3]}"
 
     return BLOCK.sub(filled, text)
 

@@ -8,10 +8,9 @@ from typer.testing import CliRunner
 
 from chmnet.cli.experiment import NAMES
 from chmnet.cli.main import app
-from chmnet.experiments import workshop as workshop_module
-from chmnet.experiments.experiment import Experiment
-from chmnet.experiments.registry import EXPERIMENTS
-from chmnet.experiments.workshop import Workshop
+from chmnet.experiments import store as store_module
+from chmnet.experiments.runner import Experiment
+from chmnet.experiments.store import Store
 from chmnet.training.loop import CONFIG
 from tests.cli.conftest import Run
 from tests.cli.test_cli import assert_one_sentence
@@ -24,7 +23,7 @@ def _no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mistakes are noticed before anything is trained, predicted or measured."""
     monkeypatch.delenv("CHMNET_DATA", raising=False)
     for name in ("train", "predict", "measure_cost"):
-        monkeypatch.setattr(workshop_module, name, lambda *_, **__: pytest.fail("there was work"))
+        monkeypatch.setattr(store_module, name, lambda *_, **__: pytest.fail("there was work"))
 
 
 @pytest.fixture
@@ -113,11 +112,11 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, bool]]:
     """Name, command and data of experiments that would have been run."""
     found: list[tuple[str, str, bool]] = []
 
-    def note(experiment: Experiment, workshop: Workshop, command: str, overwrite: bool) -> list[Path]:
-        found.append((experiment.name, command, workshop.setting.quick))
-        return [workshop.folder / f"{experiment.name}.json"]
+    def note(experiment: Experiment, store: Store, command: str, overwrite: bool) -> list[Path]:
+        found.append((experiment.name, command, store.setting.quick))
+        return [store.folder / f"{experiment.name}.json"]
 
-    monkeypatch.setattr("chmnet.experiments.experiment.run_experiment", note)
+    monkeypatch.setattr("chmnet.experiments.runner.run_experiment", note)
     return found
 
 
@@ -154,9 +153,9 @@ def test_all_runs_what_is_not_there(ran: list[tuple[str, str, bool]], tmp_path: 
         (tmp_path / f"{name}.json").write_text("{}")
     code, printed, complaint = run("experiment", "all", "--quick", "-o", tmp_path)
     assert code == 0
-    assert [name for name, _, _ in ran] == [name for name in EXPERIMENTS if name not in ("main", "kernels")]
+    assert [name for name, _, _ in ran] == [name for name in NAMES if name not in ("main", "kernels")]
     assert printed.splitlines() == [f"wrote {tmp_path / name}.json" for name, _, _ in ran]
     assert complaint.splitlines() == [f"{tmp_path / name}.json is there already" for name in ("main", "kernels")]
     ran.clear()
     assert run("experiment", "all", "--quick", "--overwrite", "-o", tmp_path)[0] == 0
-    assert [name for name, _, _ in ran] == list(EXPERIMENTS)
+    assert [name for name, _, _ in ran] == list(NAMES)

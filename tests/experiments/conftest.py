@@ -11,12 +11,12 @@ from typer.testing import CliRunner, Result
 
 from chmnet.cli.main import app
 from chmnet.evaluation import Header, PredictionFile
-from chmnet.experiments import workshop as workshop_module
-from chmnet.experiments.workshop import Setting, Workshop
+from chmnet.experiments import store as store_module
+from chmnet.experiments.store import Setting, Store
 
 
 @dataclass(frozen=True)
-class Try:
+class QuickRun:
     """What ``chmnet experiment NAME --quick`` did."""
 
     result: Result
@@ -42,23 +42,23 @@ class Try:
         return record
 
 
-class Tries:
+class QuickRuns:
     """Runs the command at most once for each name."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.done: dict[str, Try] = {}
+        self.done: dict[str, QuickRun] = {}
 
-    def __call__(self, name: str) -> Try:
+    def __call__(self, name: str) -> QuickRun:
         if name not in self.done:
             self.done[name] = self.run(name)
         return self.done[name]
 
-    def run(self, name: str, *options: str) -> Try:
+    def run(self, name: str, *options: str) -> QuickRun:
         """Run it, whatever was run before."""
         trained: list[str] = []
         predicted: list[tuple[str, str]] = []
-        train, predict = workshop_module.train, workshop_module.predict
+        train, predict = store_module.train, store_module.predict
 
         def counted_train(config: object, folder: Path, *arguments: Any, **others: Any) -> Any:
             trained.append(Path(folder).name)
@@ -72,21 +72,21 @@ class Tries:
             return number
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(workshop_module, "train", counted_train)
-            patch.setattr(workshop_module, "predict", counted_predict)
+            patch.setattr(store_module, "train", counted_train)
+            patch.setattr(store_module, "predict", counted_predict)
             patch.delenv("CHMNET_DATA", raising=False)
             started = time.monotonic()
             command = ["experiment", name, "--quick", "-o", str(self.folder), *options]
             result = CliRunner().invoke(app, command)
-        return Try(result, time.monotonic() - started, trained, predicted)
+        return QuickRun(result, time.monotonic() - started, trained, predicted)
 
 
 @pytest.fixture(scope="session")
-def tries(tmp_path_factory: pytest.TempPathFactory) -> Tries:
-    return Tries(tmp_path_factory.mktemp("experiments") / "try")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> QuickRuns:
+    return QuickRuns(tmp_path_factory.mktemp("experiments") / "quick")
 
 
 @pytest.fixture
-def workshop(tmp_path: Path) -> Workshop:
+def store(tmp_path: Path) -> Store:
     """One that has made nothing yet."""
-    return Workshop(tmp_path, Setting.synthetic(tmp_path))
+    return Store(tmp_path, Setting.synthetic(tmp_path))

@@ -9,14 +9,13 @@ from PIL import Image, ImageDraw
 
 from chmnet.errors import InputError
 from chmnet.experiments import clutter, learned_kernels, multiple, qualitative, scales
-from chmnet.experiments.example_pictures import ExamplePair
-from chmnet.experiments.workshop import Workshop
+from chmnet.experiments.store import ExamplePair, Store
 from chmnet.matcher import Matcher
 from chmnet.nn.sharing import tap_groups
 from chmnet.result import Matches
 from chmnet.weights import load_model
 
-from .conftest import Tries
+from .conftest import QuickRuns
 
 # ---------------------------------------------------------------- clutter and scales
 
@@ -29,16 +28,16 @@ def test_precision_is_read_between_the_points_of_the_curve() -> None:
 
 
 @pytest.mark.slow
-def test_clutter_of_a_try(tries: Tries) -> None:
-    for row in tries("clutter").record()["figures"]["rows"].values():
+def test_clutter_in_quick_mode(quick: QuickRuns) -> None:
+    for row in quick("clutter").record()["figures"]["rows"].values():
         assert len(row["recall"]) == len(row["precision"]) > 10
         assert row["recall"] == sorted(row["recall"])
         assert row["recall"][-1] == 1
         assert 0 < row["area"] < 1
 
 
-def test_shares_of_scales_sum_up(tries: Tries) -> None:
-    figures = tries("scales").record()["figures"]
+def test_shares_of_scales_sum_up(quick: QuickRuns) -> None:
+    figures = quick("scales").record()["figures"]
     assert figures["scales"] == pytest.approx([2**-0.5, 1, 2**0.5])
     (row,) = (row for benchmarks in figures["rows"].values() for row in benchmarks.values())
     for kind in ("keypoints", "positions"):
@@ -62,8 +61,8 @@ def test_kinds_of_scale_pairs() -> None:
     assert table.rows == [["model", "set", "7", "40.0", "30.0", "30.0", "11.1", "22.2", "66.7"]]
 
 
-def test_pairs_are_spread_over_the_list(workshop: Workshop) -> None:
-    pairs = workshop.pairs("synthetic")
+def test_pairs_are_spread_over_the_list(store: Store) -> None:
+    pairs = store.pairs("synthetic")
     assert scales._spread(pairs, 2) == [pairs[0], pairs[-1]]
     assert scales._spread(pairs, 100) == pairs
     chosen = [pairs.index(pair) for pair in scales._spread(pairs * 10, 7)]
@@ -103,8 +102,8 @@ def test_correlations() -> None:
 
 
 @pytest.mark.slow
-def test_learned_kernels_of_a_try(tries: Tries) -> None:
-    rows = tries("learned-kernels").record()["figures"]["rows"]
+def test_learned_kernels_in_quick_mode(quick: QuickRuns) -> None:
+    rows = quick("learned-kernels").record()["figures"]["rows"]
     assert [row["weights"] for row in rows.values()] == [220, 55, 45, 15, 5625, 625]
     for title, row in rows.items():
         sharing = title.partition(",")[0]
@@ -227,8 +226,8 @@ def test_a_pair_without_a_warp_is_grey(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_shares_of_pairs(tries: Tries) -> None:
-    rows = tries("qualitative").record()["figures"]["rows"]
+def test_shares_of_pairs(quick: QuickRuns) -> None:
+    rows = quick("qualitative").record()["figures"]["rows"]
     assert list(rows) == list(qualitative.MODELS)
     for benchmarks in rows.values():
         for row in benchmarks.values():

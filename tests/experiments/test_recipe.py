@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from chmnet.benchmark import count_parameters
-from chmnet.experiments import channels, kernels, learned_kernels, modules
+from chmnet.experiments import channels, learned_kernels, modules, sharing
 from chmnet.experiments.published import CONSENSUS, KERNELS, METHODS, MODULES
 from chmnet.experiments.recipe import VARIANTS, training_config
-from chmnet.experiments.workshop import CHANNELS, QUICK_RECIPE
+from chmnet.experiments.store import CHANNELS, QUICK_RECIPE
 from chmnet.nn.chmnet import CHMNet
 
 DIFFERENCES: dict[str, dict[str, Any]] = {
@@ -54,7 +54,7 @@ def flat(settings: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 def test_every_variant_is_listed_here() -> None:
     asked_for = {channels.variant(sharing, number) for sharing in channels.SHARINGS for number in CHANNELS}
-    asked_for |= {*VARIANTS, *kernels.NAMES, *modules.NAMES, *channels.CONSENSUS_NAMES}
+    asked_for |= {*VARIANTS, *sharing.NAMES, *modules.NAMES, *channels.CONSENSUS_NAMES}
     asked_for |= {f"{sharing}-6d" for sharing in learned_kernels.SHARINGS}
     assert asked_for == set(DIFFERENCES)
 
@@ -112,7 +112,7 @@ def test_votes_have_as_many_weights_as_in_the_paper(variant: str, weights: int) 
 
 
 def test_every_row_has_a_published_one() -> None:
-    assert list(KERNELS) == list(kernels.NAMES)
+    assert list(KERNELS) == list(sharing.NAMES)
     assert list(MODULES) == list(modules.NAMES)
     assert set(CONSENSUS) == set(channels.CONSENSUS_NAMES)
 

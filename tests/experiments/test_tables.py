@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from chmnet.experiments import cost, kernels, modules
+from chmnet.experiments import cost, modules, sharing
 from chmnet.experiments.ablation import MISSING, bars, mean_and_deviation, pck_cells, pck_headings
 from chmnet.experiments.published import KERNELS, METHODS, MODULES
 
-from .conftest import Tries
+from .conftest import QuickRuns
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_kernels_have_their_cost_and_the_papers() -> None:
         "milliseconds": 12.6,
         "baseline_milliseconds": 99.4,
     }
-    ours, published = kernels.tables({"benchmarks": {"a": "first"}, "rows": dict.fromkeys(kernels.NAMES, row)})
+    ours, published = sharing.tables({"benchmarks": {"a": "first"}, "rows": dict.fromkeys(sharing.NAMES, row)})
     assert ours.rows[0][1:] == ["51.0 ± 1.4", "6,250", "1.23", "13", "99"]
     assert [cells[0] for cells in ours.rows] == [cells[0] for cells in published.rows]
     assert [cells[3] for cells in published.rows] == ["275", "6,250", "60", "110", "1,250", "30", "275"]
@@ -97,9 +97,9 @@ def test_what_is_measured_is_the_papers_network() -> None:
 
 
 @pytest.mark.slow
-def test_one_model_has_one_figure_in_all_tables(tries: Tries) -> None:
+def test_one_model_has_one_figure_in_all_tables(quick: QuickRuns) -> None:
     """The whole network of table 3 is a kernel of table 2; nearest neighbours of figures are those of table 1."""
-    seed = {name: tries(name).record()["figures"]["rows"] for name in ("kernels", "modules", "clutter", "main")}
+    seed = {name: quick(name).record()["figures"]["rows"] for name in ("kernels", "modules", "clutter", "main")}
     ours = {alpha: runs[0] for alpha, runs in seed["kernels"]["psi-6d"]["pck"]["synthetic"].items()}
     assert {alpha: runs[0] for alpha, runs in seed["modules"]["psi-6d"]["pck"]["synthetic"].items()} == ours
     assert seed["clutter"]["CHM"]["pck"] == ours

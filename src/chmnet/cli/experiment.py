@@ -9,21 +9,11 @@ import typer
 
 from chmnet.cli.io import Overwrite, parse_whole_numbers, track
 from chmnet.errors import InputError
+from chmnet.experiments import MODULES
 
 ROOT = "CHMNET_DATA"
 """Variable that names the folder of the data sets for every command; quick mode ignores it."""
-NAMES = (
-    "main",
-    "cost",
-    "kernels",
-    "modules",
-    "channels",
-    "clutter",
-    "scales",
-    "learned-kernels",
-    "multiple",
-    "qualitative",
-)
+NAMES = tuple(MODULES)
 
 
 def experiment(
@@ -76,14 +66,13 @@ def experiment(
         raise InputError(f"{output} is a file; name a folder")
     if resnet50 and not Path(resnet50).is_file():
         raise InputError(f"there is no file {resnet50} with the weights of ResNet-50")
-    from chmnet.experiments.experiment import run_experiment
-    from chmnet.experiments.registry import EXPERIMENTS
-    from chmnet.experiments.workshop import Setting, Workshop
+    from chmnet.experiments.runner import find_experiment, run_experiment
+    from chmnet.experiments.store import Setting, Store
 
     real = Setting.real(root) if root is not None and not quick else None  # before a folder is made in vain
     output.mkdir(parents=True, exist_ok=True)
     setting = real or Setting.synthetic(output)
-    with Workshop(
+    with Store(
         output,
         setting,
         resnet50,
@@ -91,7 +80,7 @@ def experiment(
         sorted(set(numbers)),
         say=lambda text: typer.echo(text, err=True),
         track=lambda pairs: track(pairs, "pairs"),
-    ) as workshop:
+    ) as store:
         for wanted in NAMES if name == "all" else (name,):
             if name == "all" and not overwrite and (output / f"{wanted}.json").exists():
                 typer.echo(f"{output / wanted}.json is there already", err=True)
@@ -101,5 +90,5 @@ def experiment(
             chosen = ["--channels", channels] if wanted == "channels" and channels != "1,4,16" else []
             folder = output.resolve().name
             command = shlex.join(["chmnet", "experiment", wanted, *where, *weights, *chosen, "-o", folder])
-            for file in run_experiment(EXPERIMENTS[wanted], workshop, command, overwrite):
+            for file in run_experiment(find_experiment(wanted), store, command, overwrite):
                 typer.echo(f"wrote {file}")

@@ -4,14 +4,14 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from chmnet.experiments.experiment import Figures
-from chmnet.experiments.workshop import Workshop
+from chmnet.experiments.runner import Figures
+from chmnet.experiments.store import Store
 
 MISSING = "–"
 
 
 def measure_variants(
-    workshop: Workshop,
+    store: Store,
     variants: Sequence[str],
     seeds: Sequence[int] | Mapping[str, Sequence[int]],
     benchmarks: Sequence[str] | None = None,
@@ -19,7 +19,7 @@ def measure_variants(
     """Train variants of the recipe and measure them.
 
     Args:
-        workshop: makes the models.
+        store: makes the models.
         variants: names, see :mod:`chmnet.experiments.recipe`.
         seeds: of all variants, or of each.
         benchmarks: names of those to measure on; ``None``: all of the setting's.
@@ -28,18 +28,18 @@ def measure_variants(
         ``benchmarks``: their labels by name; ``rows``: for each variant its seeds, and PCK by benchmark and α, one
         value a seed.
     """
-    names = list(workshop.benchmarks) if benchmarks is None else benchmarks
+    names = list(store.benchmarks) if benchmarks is None else benchmarks
     rows: dict[str, Any] = {}
     for variant in variants:
         own = seeds[variant] if isinstance(seeds, Mapping) else seeds
         row: dict[str, Any] = {name: {} for name in names}
         for seed in own:
-            model = workshop.trained(variant, seed)
+            model = store.trained(variant, seed)
             for name, found in row.items():
-                for alpha, value in workshop.evaluated(model, name)["pck"].items():
+                for alpha, value in store.evaluated(model, name)["pck"].items():
                     found.setdefault(alpha, []).append(round(value, 3))
         rows[variant] = {"seeds": list(own), "pck": row}
-    labels = {name: workshop.benchmarks[name].label for name in names}
+    labels = {name: store.benchmarks[name].label for name in names}
     return {"benchmarks": labels, "rows": rows}
 
 

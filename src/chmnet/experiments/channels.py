@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from chmnet.experiments.ablation import measure_variants, pck_cells, pck_headings
-from chmnet.experiments.experiment import Drawing, Experiment, Figures, Table
 from chmnet.experiments.published import CONSENSUS
-from chmnet.experiments.workshop import Workshop
+from chmnet.experiments.runner import Drawing, Experiment, Figures, Table
+from chmnet.experiments.store import Store
 from chmnet.viz import plot_runs
 
 SHARINGS = ("psi", "iso", "full")
@@ -23,16 +23,16 @@ def variant(sharing: str, channels: int) -> str:
     return f"{sharing}-4d" if channels == 1 else f"{sharing}-4d-{channels}-channels"
 
 
-def measure(workshop: Workshop) -> Figures:
+def measure(store: Store) -> Figures:
     """PCK of two runs of every sharing and number of channels; one of neighbourhood consensus, which is slow."""
     seeds = {
-        variant(sharing, channels): workshop.setting.seeds(SEEDS)
+        variant(sharing, channels): store.setting.seeds(SEEDS)
         for sharing in SHARINGS
-        for channels in workshop.channels
+        for channels in store.channels
     }
-    seeds |= {name: workshop.setting.seeds(1) for name in CONSENSUS_NAMES}
-    figures = measure_variants(workshop, list(seeds), seeds, [next(iter(workshop.benchmarks))])
-    return {"channels": list(workshop.channels), **figures}
+    seeds |= {name: store.setting.seeds(1) for name in CONSENSUS_NAMES}
+    figures = measure_variants(store, list(seeds), seeds, [next(iter(store.benchmarks))])
+    return {"channels": list(store.channels), **figures}
 
 
 def tables(figures: Figures) -> list[Table]:
@@ -52,7 +52,7 @@ def tables(figures: Figures) -> list[Table]:
     ]
 
 
-def draw(workshop: Workshop, figures: Figures) -> Mapping[str, Drawing]:
+def draw(store: Store, figures: Figures) -> Mapping[str, Drawing]:
     """PCK over channels, a line for each sharing; a panel for each benchmark and α."""
     first = next(iter(figures["rows"].values()))["pck"]
     panels = {

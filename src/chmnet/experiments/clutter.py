@@ -1,4 +1,4 @@
-"""Robustness to clutter: precision and recall of the surest matches against the objects' boxes."""
+"""Robustness to clutter: precision and recall of the most confident matches with respect to the objects' boxes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,8 +7,8 @@ import numpy as np
 from PIL import Image
 
 from chmnet.data import Pair
-from chmnet.experiments.experiment import Drawing, Experiment, Figures, Table
-from chmnet.experiments.workshop import Model, Workshop
+from chmnet.experiments.runner import Drawing, Experiment, Figures, Table
+from chmnet.experiments.store import Model, Store
 from chmnet.matcher import Matcher
 from chmnet.metrics import inside
 from chmnet.pictures import to_picture
@@ -18,28 +18,28 @@ TOP = 300
 PAIRS_SHOWN = 3
 
 
-def models(workshop: Workshop) -> dict[str, Model]:
-    """CHM, what may stand in its place, and nothing learned at all."""
+def models(store: Store) -> dict[str, Model]:
+    """CHM, its alternatives, and models without training."""
     return {
-        "CHM": workshop.trained("psi-6d"),
-        "RHM": workshop.trained("rhm"),
-        "without CHM": workshop.trained("without-votes"),
+        "CHM": store.trained("psi-6d"),
+        "RHM": store.trained("rhm"),
+        "without CHM": store.trained("without-votes"),
         "nearest neighbours": Model("nearest-neighbour", "nearest-neighbour"),
         "chmnet-lite": Model("chmnet-lite", "chmnet-lite"),
     }
 
 
-def benchmark_name(workshop: Workshop) -> str:
+def benchmark_name(store: Store) -> str:
     """The benchmark with boxes: the first."""
-    return next(iter(workshop.benchmarks))
+    return next(iter(store.benchmarks))
 
 
-def measure(workshop: Workshop) -> Figures:
+def measure(store: Store) -> Figures:
     """The precision-recall curve of every model, and the area under it."""
-    name = benchmark_name(workshop)
+    name = benchmark_name(store)
     rows: dict[str, Any] = {}
-    for title, model in models(workshop).items():
-        result = workshop.evaluated(model, name)
+    for title, model in models(store).items():
+        result = store.evaluated(model, name)
         found = result["clutter"]
         rows[title] = {
             "area": round(found["area"], 4),
@@ -47,7 +47,7 @@ def measure(workshop: Workshop) -> Figures:
             "precision": [round(value, 4) for value in found["precision"]],
             "pck": {alpha: round(value, 3) for alpha, value in result["pck"].items()},
         }
-    label = workshop.benchmarks[name].label
+    label = store.benchmarks[name].label
     return {"benchmarks": {name: label}, "candidates": found["description"], "rows": rows}
 
 
@@ -61,15 +61,15 @@ def tables(figures: Figures) -> list[Table]:
     return [Table([f"matches, {label}", "area", "precision at recall 0.1", "precision at recall 0.5"], rows)]
 
 
-def draw(workshop: Workshop, figures: Figures) -> Mapping[str, Drawing]:
-    """The curves; and the surest matches of a few pairs, one row a pair, one column a model."""
+def draw(store: Store, figures: Figures) -> Mapping[str, Drawing]:
+    """The curves; and the most confident matches of a few pairs, a row per pair, a column per model."""
     curves = {
         title: list(zip(row["recall"], row["precision"], strict=True)) for title, row in figures["rows"].items()
     }
-    pairs = workshop.pairs(benchmark_name(workshop))
+    pairs = store.pairs(benchmark_name(store))
     chosen = [pairs[place] for place in np.linspace(0, len(pairs) - 1, PAIRS_SHOWN + 2).astype(int)[1:-1]]
     drawings, captions = [], []
-    matchers = {title: Matcher(model.load()) for title, model in models(workshop).items()}
+    matchers = {title: store.matcher(model) for title, model in models(store).items()}
     for pair in chosen:
         for title, matcher in matchers.items():
             drawing, precision = _draw_pair(matcher, pair)

@@ -7,9 +7,9 @@ from matplotlib.figure import Figure
 
 from chmnet.config import BackboneConfig, ModelConfig
 from chmnet.experiments.ablation import MISSING
-from chmnet.experiments.experiment import Drawing, Experiment, Figures, Table
 from chmnet.experiments.published import METHODS
-from chmnet.experiments.workshop import Workshop
+from chmnet.experiments.runner import Drawing, Experiment, Figures, Table
+from chmnet.experiments.store import Store
 from chmnet.viz import plot_bars
 from chmnet.weights import MODELS
 
@@ -23,19 +23,19 @@ CONFIGS: dict[str, ModelConfig] = {
     "chmnet-lite": MODELS["chmnet-lite"].config,
 }
 QUICK = (PAPER, "chmnet-lite")
-"""What a try measures: each network costs several fresh processes."""
+"""What quick mode measures: each network needs several new processes."""
 PUBLISHED = {PAPER: "CHMNet", CONSENSUS: "NC-Net"}
 
 
-def measure(workshop: Workshop) -> Figures:
+def measure(store: Store) -> Figures:
     """A pair of each configuration, and the same computed the authors' way in the same run."""
     rows: dict[str, Any] = {}
     configs = CONFIGS
-    if workshop.setting.quick:
-        size = workshop.setting.recipe["model"]["image_size"]
+    if store.setting.quick:
+        size = store.setting.recipe["model"]["image_size"]
         configs = {title: CONFIGS[title].replace(image_size=size) for title in QUICK}
     for title, config in configs.items():
-        report = workshop.cost(title.replace(", ", "-").replace(" ", "-").replace("'", ""), config, "pair")
+        report = store.cost(title.replace(", ", "-").replace(" ", "-").replace("'", ""), config, "pair")
         whole = report["pair"]["whole"]
         rows[title] = {
             "parameters": report["parameters"],
@@ -91,7 +91,7 @@ def _megabytes(value: float | None) -> str:
     return MISSING if value is None else f"{value:.0f}"
 
 
-def draw(workshop: Workshop, figures: Figures) -> Mapping[str, Drawing]:
+def draw(store: Store, figures: Figures) -> Mapping[str, Drawing]:
     """Time of a pair here and the authors' way."""
     rows = figures["rows"]
     ways = {"here": "model", "the authors' way": "baseline"}

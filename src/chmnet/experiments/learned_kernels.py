@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chmnet.experiments.experiment import Drawing, Experiment, Figures, Table
-from chmnet.experiments.workshop import Workshop
+from chmnet.experiments.runner import Drawing, Experiment, Figures, Table
+from chmnet.experiments.store import Store
 from chmnet.nn.hough import HoughMatching
 from chmnet.nn.sharing import tap_groups
 from chmnet.viz.kernels import draw_kernels, titled_kernels
@@ -16,10 +16,10 @@ from chmnet.viz.kernels import draw_kernels, titled_kernels
 SHARINGS = ("psi", "iso", "full")
 
 
-def measure(workshop: Workshop) -> Figures:
+def measure(store: Store) -> Figures:
     """How weights go with offsets and distances, and how much of each kernel the two ways of sharing explain."""
     rows: dict[str, Any] = {}
-    layers = {sharing: _layers(workshop, sharing) for sharing in SHARINGS}
+    layers = {sharing: _layers(store, sharing) for sharing in SHARINGS}
     for sharing, votes in layers.items():
         for vote, layer in votes.items():
             kernel, psi = (
@@ -45,8 +45,8 @@ def measure(workshop: Workshop) -> Figures:
     return {"rows": rows}
 
 
-def _layers(workshop: Workshop, sharing: str) -> dict[str, HoughMatching]:
-    head = workshop.trained(f"{sharing}-6d").load().head
+def _layers(store: Store, sharing: str) -> dict[str, HoughMatching]:
+    head = store.trained(f"{sharing}-6d").load().head
     assert isinstance(head.first, HoughMatching)
     assert isinstance(head.last, HoughMatching)
     return {"first vote (6D)": head.first, "last vote (4D)": head.last}
@@ -86,12 +86,12 @@ def tables(figures: Figures) -> list[Table]:
     return [Table(headings, rows)]
 
 
-def draw(workshop: Workshop, figures: Figures) -> Mapping[str, Drawing]:
+def draw(store: Store, figures: Figures) -> Mapping[str, Drawing]:
     """The kernels of each sharing; psi without an ending."""
     drawings: dict[str, Drawing] = {}
     for sharing in SHARINGS:
         ending = "" if sharing == "psi" else f"-{sharing}"
-        drawings[ending] = draw_kernels(titled_kernels(f"{sharing}, 6D-4D", *_layers(workshop, sharing).values()))
+        drawings[ending] = draw_kernels(titled_kernels(f"{sharing}, 6D-4D", *_layers(store, sharing).values()))
     return drawings
 
 

@@ -6,9 +6,9 @@ from typing import Any
 from chmnet import data
 from chmnet.evaluation import evaluate
 from chmnet.experiments.ablation import MISSING
-from chmnet.experiments.experiment import Drawing, Experiment, Figures, Table
 from chmnet.experiments.published import METHODS
-from chmnet.experiments.workshop import Model, Workshop
+from chmnet.experiments.runner import Drawing, Experiment, Figures, Table
+from chmnet.experiments.store import Model, Store
 from chmnet.metrics import curve
 from chmnet.viz import plot_pck
 
@@ -16,7 +16,7 @@ CURVE_ALPHAS = [step / 100 for step in range(1, 21)]
 RESNET50 = "resnet50"
 
 
-def models(workshop: Workshop) -> dict[str, Model]:
+def models(store: Store) -> dict[str, Model]:
     """Baselines and trained models; those on ResNet-50 where its weights are at hand.
 
     Labels are those of other experiments: they name the files of predictions, which all share.
@@ -26,8 +26,8 @@ def models(workshop: Workshop) -> dict[str, Model]:
         "Hough prior, EfficientNet-Lite0": Model("hough-prior", "hough-prior"),
         "chmnet-lite": Model("chmnet-lite", "chmnet-lite"),
     }
-    if workshop.resnet50:
-        weights, nearest, prior = workshop.resnet50, "nearest neighbours, ResNet-50", "Hough prior, ResNet-50"
+    if store.resnet50:
+        weights, nearest, prior = store.resnet50, "nearest neighbours, ResNet-50", "Hough prior, ResNet-50"
         found |= {
             nearest: Model(nearest, "nearest-neighbour", RESNET50, weights),
             prior: Model(prior, "hough-prior", RESNET50, weights),
@@ -36,14 +36,14 @@ def models(workshop: Workshop) -> dict[str, Model]:
     return found
 
 
-def measure(workshop: Workshop) -> Figures:
+def measure(store: Store) -> Figures:
     """PCK by every protocol that the literature uses for a benchmark."""
     rows: dict[str, Any] = {}
     curves: dict[str, Any] = {}
-    for title, model in models(workshop).items():
+    for title, model in models(store).items():
         row: dict[str, Any] = {}
-        for name, benchmark in workshop.benchmarks.items():
-            pairs, file = workshop.pairs(name), workshop.predictions(model, name)
+        for name, benchmark in store.benchmarks.items():
+            pairs, file = store.pairs(name), store.predictions(model, name)
             row[benchmark.label] = evaluate(pairs, file, benchmark.protocol)["pck"]
             if name == "pf-pascal":
                 alone = data.deduplicate(pairs, data.training_pairs(benchmark.root))
@@ -83,7 +83,7 @@ def tables(figures: Figures) -> list[Table]:
     ]
 
 
-def draw(workshop: Workshop, figures: Figures) -> Mapping[str, Drawing]:
+def draw(store: Store, figures: Figures) -> Mapping[str, Drawing]:
     """PCK over the tolerance, a picture for each benchmark; the first one has no ending."""
     plots = {
         name: plot_pck({label: [(x, y) for x, y in points] for label, points in lines.items()})

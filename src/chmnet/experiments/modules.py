@@ -4,9 +4,9 @@ import statistics
 from collections.abc import Mapping
 
 from chmnet.experiments.ablation import bars, measure_variants, pck_cells, pck_headings
-from chmnet.experiments.experiment import Drawing, Experiment, Figures, Table
 from chmnet.experiments.published import MODULES
-from chmnet.experiments.workshop import Workshop
+from chmnet.experiments.runner import Drawing, Experiment, Figures, Table
+from chmnet.experiments.store import Store
 from chmnet.viz import plot_bars
 
 NAMES = {
@@ -20,10 +20,10 @@ NAMES = {
 SEEDS = 2
 
 
-def measure(workshop: Workshop) -> Figures:
+def measure(store: Store) -> Figures:
     """PCK of the whole network and of each without a part, on the first benchmark, as in the paper."""
-    first = next(iter(workshop.benchmarks))
-    return measure_variants(workshop, list(NAMES), workshop.setting.seeds(SEEDS), [first])
+    first = next(iter(store.benchmarks))
+    return measure_variants(store, list(NAMES), store.setting.seeds(SEEDS), [first])
 
 
 def tables(figures: Figures) -> list[Table]:
@@ -47,7 +47,7 @@ def tables(figures: Figures) -> list[Table]:
     return [first, Table(["change against the whole", *pck_headings(figures), *paper_headings], rows)]
 
 
-def draw(workshop: Workshop, figures: Figures) -> Mapping[str, Drawing]:
+def draw(store: Store, figures: Figures) -> Mapping[str, Drawing]:
     """Each run as a dot, means as bars."""
     return {"": plot_bars(bars(figures, NAMES), "PCK (%)")}
 

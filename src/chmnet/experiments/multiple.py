@@ -1,4 +1,4 @@
-"""Several objects in one picture: do the surest matches join those that both pictures have?"""
+"""Several objects in one picture: do the most confident matches connect those that both pictures show?"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -7,10 +7,8 @@ import numpy as np
 from PIL import Image
 
 from chmnet.experiments.clutter import TOP, models
-from chmnet.experiments.example_pictures import ExamplePair, example_pairs
-from chmnet.experiments.experiment import Drawing, Experiment, Figures, Table
-from chmnet.experiments.workshop import Workshop
-from chmnet.matcher import Matcher
+from chmnet.experiments.runner import Drawing, Experiment, Figures, Table
+from chmnet.experiments.store import ExamplePair, Store
 from chmnet.metrics import inside
 from chmnet.result import Matches
 from chmnet.training.views import Texture
@@ -25,7 +23,7 @@ Box = tuple[float, float, float, float]
 
 
 class Scene(NamedTuple):
-    """Two pictures with two objects in common and one each that the other lacks."""
+    """Two pictures with two objects in common, and one more in each."""
 
     title: str
     source: Image.Image
@@ -36,9 +34,9 @@ class Scene(NamedTuple):
 
 
 SCENES = ((0, 2, 1, 6), (1, 2, 6, 4), (3, 6, 2, 1), (4, 1, 6, 2), (5, 2, 6, 1), (6, 1, 2, 3))
-"""Numbers of example pairs: two that the pictures have in common, and those of a stranger in each.
+"""Numbers of example pairs: two objects that both pictures show, and one more in each.
 
-Strangers are of another kind than all others: a bear among cars and donkeys, not a gnu."""
+Those are of another kind than all others: a bear among cars and donkeys, not a gnu."""
 
 
 def scenes(pairs: list[ExamplePair]) -> Iterator[Scene]:
@@ -76,12 +74,12 @@ def _joined(scene: Scene, matches: Matches) -> np.ndarray:
     )
 
 
-def measure(workshop: Workshop) -> Figures:
-    """Of the surest matches of every scene: how many join the same object, and how many objects get any."""
-    all_scenes = list(scenes(example_pairs(workshop)))
+def measure(store: Store) -> Figures:
+    """Of the most confident matches of every scene: how many connect one object, and how many objects have any."""
+    all_scenes = list(scenes(store.example_pairs()))
     rows: dict[str, Any] = {}
-    for title, model in models(workshop).items():
-        matcher = Matcher(model.load())
+    for title, model in models(store).items():
+        matcher = store.matcher(model)
         joined = [_joined(scene, matcher.match(scene.source, scene.target).matches(TOP)) for scene in all_scenes]
         rows[title] = {
             "joined": [round(float(found.any(axis=0).mean()), 4) for found in joined],
@@ -99,25 +97,25 @@ def tables(figures: Figures) -> list[Table]:
     ]
     headings = [
         f"matches, {number} scenes",
-        "of the 300 surest join a common object (%)",
+        "300 most confident: on a common object at both ends (%)",
         "objects with 30 or more",
     ]
     return [Table(headings, rows)]
 
 
-def draw(workshop: Workshop, figures: Figures) -> Mapping[str, Drawing]:
-    """The surest matches of a few scenes: a row a model, a column a scene."""
-    chosen = list(scenes(example_pairs(workshop)))[:SCENES_SHOWN]
+def draw(store: Store, figures: Figures) -> Mapping[str, Drawing]:
+    """The most confident matches of a few scenes: a row per model, a column per scene."""
+    chosen = list(scenes(store.example_pairs()))[:SCENES_SHOWN]
     drawings, captions = [], []
-    for title, model in models(workshop).items():
-        matcher = Matcher(model.load())
+    for title, model in models(store).items():
+        matcher = store.matcher(model)
         for scene in chosen:
             matches = matcher.match(scene.source, scene.target).matches(TOP)
             right = np.asarray(_joined(scene, matches).any(axis=0))
             drawings.append(
                 draw_inside_matches(scene.source, scene.target, matches.source, matches.target, right, side=300)
             )
-            captions.append(f"{title}: {100 * right.mean():.0f} % join the same object")
+            captions.append(f"{title}: {100 * right.mean():.0f} % on the same object")
     return {"": contact_sheet(drawings, captions, columns=SCENES_SHOWN, side=None)}
 
 

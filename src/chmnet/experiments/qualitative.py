@@ -8,9 +8,8 @@ from PIL import Image, ImageOps
 
 from chmnet.data import Pair
 from chmnet.errors import InputError
-from chmnet.experiments.example_pictures import check_examples, example_pairs
-from chmnet.experiments.experiment import Drawing, Experiment, Figures, Table
-from chmnet.experiments.workshop import Model, Workshop
+from chmnet.experiments.runner import Drawing, Experiment, Figures, Table
+from chmnet.experiments.store import Model, Store
 from chmnet.matcher import Matcher
 from chmnet.metrics import alpha_key, per_pair
 from chmnet.pictures import to_picture
@@ -24,14 +23,14 @@ POINTS = np.array([[0.04, 0.45], [0.1, 0.26], [0.43, 0.27], [0.89, 0.24], [0.35,
 """Points of the first example picture, a donkey from muzzle to hock, as shares of its width and height."""
 
 
-def measure(workshop: Workshop) -> Figures:
+def measure(store: Store) -> Figures:
     """How PCK is spread over the pairs of each benchmark: the best, the middle, the lost."""
-    check_examples(workshop)
+    store.check_examples()
     rows: dict[str, Any] = {}
     for name in MODELS:
-        for benchmark, wanted in workshop.benchmarks.items():
-            file = workshop.predictions(Model(name, name), benchmark)
-            scores = per_pair(workshop.pairs(benchmark), file.predictions.values(), wanted.protocol)
+        for benchmark, wanted in store.benchmarks.items():
+            file = store.predictions(Model(name, name), benchmark)
+            scores = per_pair(store.pairs(benchmark), file.predictions.values(), wanted.protocol)
             alpha = max(wanted.protocol.alphas)
             values = np.array([score[alpha] for score in scores.values()])
             rows.setdefault(name, {})[wanted.label] = {
@@ -55,17 +54,17 @@ def tables(figures: Figures) -> list[Table]:
     return [Table(headings, rows)]
 
 
-def draw(workshop: Workshop, figures: Figures) -> Mapping[str, Drawing]:
+def draw(store: Store, figures: Figures) -> Mapping[str, Drawing]:
     """Warps of the example pictures; how mirrored and turned pictures fail; both for each benchmark."""
-    matchers = {name: Matcher(Model(name, name).load()) for name in MODELS}
-    examples = [(pair.title, pair.source, pair.target) for pair in example_pairs(workshop)]
+    matchers = {name: store.matcher(Model(name, name)) for name in MODELS}
+    examples = [(pair.title, pair.source, pair.target) for pair in store.example_pairs()]
     drawings: dict[str, Drawing] = {
         "": _draw_warps(matchers, examples),
         "-failures": _draw_known_failures(matchers[MODELS[0]], examples[0][1]),
     }
-    for benchmark, wanted in workshop.benchmarks.items():
-        pairs = workshop.pairs(benchmark)
-        file = workshop.predictions(Model(MODELS[0], MODELS[0]), benchmark)
+    for benchmark, wanted in store.benchmarks.items():
+        pairs = store.pairs(benchmark)
+        file = store.predictions(Model(MODELS[0], MODELS[0]), benchmark)
         scores = per_pair(pairs, file.predictions.values(), wanted.protocol)
         order = sorted(pairs, key=lambda pair: -sum(scores[pair.name].values()))
         shown = [order[place] for place in np.linspace(0, len(order) // 2, PAIRS_SHOWN).astype(int)]

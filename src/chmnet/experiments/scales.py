@@ -8,9 +8,8 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from chmnet.data import Pair
-from chmnet.experiments.example_pictures import check_examples, example_pairs
-from chmnet.experiments.experiment import Drawing, Experiment, Figures, Table
-from chmnet.experiments.workshop import Model, Workshop
+from chmnet.experiments.runner import Drawing, Experiment, Figures, Table
+from chmnet.experiments.store import Model, Store
 from chmnet.matcher import Matcher
 from chmnet.pictures import to_picture
 from chmnet.viz import contact_sheet, draw_scales, plot_grids
@@ -20,25 +19,25 @@ PAIRS_SHOWN = 4
 POINTS_SHOWN = 12
 
 
-def models(workshop: Workshop) -> dict[str, Model]:
+def models(store: Store) -> dict[str, Model]:
     """Networks that vote over scales."""
-    found = {"CHM, EfficientNet-Lite0": workshop.trained("psi-6d")}
-    if workshop.resnet50:
-        found["chmnet-r50"] = Model("chmnet-r50", "chmnet-r50", backbone_weights=workshop.resnet50)
+    found = {"CHM, EfficientNet-Lite0": store.trained("psi-6d")}
+    if store.resnet50:
+        found["chmnet-r50"] = Model("chmnet-r50", "chmnet-r50", backbone_weights=store.resnet50)
     return found
 
 
-def measure(workshop: Workshop) -> Figures:
+def measure(store: Store) -> Figures:
     """Shares of the scale pairs that won: at the keypoints' matches, and at all positions of the vote."""
-    check_examples(workshop)
+    store.check_examples()
     rows: dict[str, Any] = {}
     scales: list[float] = []
-    for title, model in models(workshop).items():
-        matcher = Matcher(model.load())
-        for name, benchmark in workshop.benchmarks.items():
-            pairs = _spread(workshop.pairs(name), PAIRS_MEASURED)
-            workshop.say(f"winning scales of {title} on {benchmark.label}: {len(pairs)} pairs")
-            scales, keypoints, positions = _count(matcher, pairs, workshop)
+    for title, model in models(store).items():
+        matcher = store.matcher(model)
+        for name, benchmark in store.benchmarks.items():
+            pairs = _spread(store.pairs(name), PAIRS_MEASURED)
+            store.say(f"winning scales of {title} on {benchmark.label}: {len(pairs)} pairs")
+            scales, keypoints, positions = _count(matcher, pairs, store)
             rows.setdefault(title, {})[benchmark.label] = {
                 "pairs": len(pairs),
                 "keypoints": _shares(keypoints),
@@ -52,11 +51,11 @@ def _spread(pairs: list[Pair], number: int) -> list[Pair]:
     return [pairs[place] for place in np.unique(np.linspace(0, len(pairs) - 1, number).round().astype(int))]
 
 
-def _count(matcher: Matcher, pairs: list[Pair], workshop: Workshop) -> tuple[list[float], np.ndarray, np.ndarray]:
+def _count(matcher: Matcher, pairs: list[Pair], store: Store) -> tuple[list[float], np.ndarray, np.ndarray]:
     """The scales, and how often each pair of them (source, target) won."""
     scales = list(matcher.model.head.scales)
     keypoints, positions = (np.zeros((len(scales), len(scales))) for _ in range(2))
-    for pair in workshop.track(pairs):
+    for pair in store.track(pairs):
         result = matcher.match(pair.source.path, pair.target.path, scales=True)
         assert result.scale_pairs is not None, "the model votes over scales"
         positions += np.bincount(result.scale_pairs.flatten(), minlength=len(scales) ** 2).reshape(positions.shape)
@@ -87,17 +86,17 @@ def tables(figures: Figures) -> list[Table]:
     return [Table(["model", "data", "pairs", *headings], rows)]
 
 
-def draw(workshop: Workshop, figures: Figures) -> Mapping[str, Drawing]:
+def draw(store: Store, figures: Figures) -> Mapping[str, Drawing]:
     """The frequencies as grids; circles on the example pictures, and on pairs of each benchmark."""
-    matcher = Matcher(next(iter(models(workshop).values())).load())
-    examples = example_pairs(workshop)[:PAIRS_SHOWN]
-    drawn = [_draw_surest(matcher, pair.source, pair.target) for pair in examples]
+    matcher = store.matcher(next(iter(models(store).values())))
+    examples = store.example_pairs()[:PAIRS_SHOWN]
+    drawn = [_draw_most_confident(matcher, pair.source, pair.target) for pair in examples]
     drawings: dict[str, Drawing] = {
         "": _plot(figures),
         "-examples": contact_sheet(drawn, [pair.title for pair in examples], columns=2, side=None),
     }
-    for name in workshop.benchmarks:
-        pairs = _spread(workshop.pairs(name), PAIRS_SHOWN)
+    for name in store.benchmarks:
+        pairs = _spread(store.pairs(name), PAIRS_SHOWN)
         drawn = [_draw_pair(matcher, pair) for pair in pairs]
         drawings[f"-{name}"] = contact_sheet(drawn, [pair.category for pair in pairs], columns=2, side=None)
     return drawings
@@ -113,12 +112,12 @@ def _plot(figures: Figures) -> Figure:
     return plot_grids(grids, names, "scale of the source", "scale of the target")
 
 
-def _draw_surest(matcher: Matcher, source: Image.Image, target: Image.Image) -> Image.Image:
-    """Circles at some of the surest matches, spread over the picture."""
+def _draw_most_confident(matcher: Matcher, source: Image.Image, target: Image.Image) -> Image.Image:
+    """Circles at some of the 300 most confident matches."""
     result = matcher.match(source, target, scales=True)
-    sure = result.matches(300)
-    places = np.linspace(0, len(sure.source) - 1, POINTS_SHOWN).astype(int)
-    matches = type(sure)(*(values[places] for values in sure))
+    best = result.matches(300)
+    places = np.linspace(0, len(best.source) - 1, POINTS_SHOWN).astype(int)
+    matches = type(best)(*(values[places] for values in best))
     return draw_scales(source, target, matches.source, matches.target, result.winning_scales(matches), side=260)
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from chmnet.experiments.ablation import MISSING, bars, measure_variants, pck_cells, pck_headings
-from chmnet.experiments.experiment import Drawing, Experiment, Figures, Table
 from chmnet.experiments.published import KERNELS
 from chmnet.experiments.recipe import training_config
-from chmnet.experiments.workshop import Workshop
+from chmnet.experiments.runner import Drawing, Experiment, Figures, Table
+from chmnet.experiments.store import Store
 from chmnet.viz import plot_bars
 
 NAMES = {
@@ -21,12 +21,12 @@ NAMES = {
 SEEDS = 3
 
 
-def measure(workshop: Workshop) -> Figures:
+def measure(store: Store) -> Figures:
     """PCK of three runs of each kernel; weights, multiply-adds and time of all that follows the backbone."""
-    first = next(iter(workshop.benchmarks))
-    figures = measure_variants(workshop, list(NAMES), workshop.setting.seeds(SEEDS), [first])
+    first = next(iter(store.benchmarks))
+    figures = measure_variants(store, list(NAMES), store.setting.seeds(SEEDS), [first])
     for variant, row in figures["rows"].items():
-        cost = workshop.cost(variant, training_config(variant, 0, workshop.setting.recipe).model, "head")
+        cost = store.cost(variant, training_config(variant, 0, store.setting.recipe).model, "head")
         figures["threads"] = cost["machine"]["threads"]
         row["parameters"] = cost["parameters"]["votes"]
         row["multiply_adds"] = cost["multiply_adds"]["total"] - cost["multiply_adds"]["backbone"]
@@ -77,7 +77,7 @@ def _published() -> Table:
     return Table(headings, rows)
 
 
-def draw(workshop: Workshop, figures: Figures) -> Mapping[str, Drawing]:
+def draw(store: Store, figures: Figures) -> Mapping[str, Drawing]:
     """Each run as a dot, means as bars."""
     return {"": plot_bars(bars(figures, NAMES), "PCK (%)")}
 

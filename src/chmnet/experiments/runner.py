@@ -1,4 +1,4 @@
-"""What an experiment is, and the files it writes: tables, numbers, pictures, and where they come from."""
+"""What an experiment is, where it is found, and the files it writes: tables, numbers, pictures, provenance."""
 
 import csv
 import io
@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Container, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,15 @@ from PIL import Image
 from chmnet import __version__
 from chmnet.benchmark.run import describe_machine
 from chmnet.evaluation.report import Table
-from chmnet.experiments.workshop import Workshop
+from chmnet.experiments import MODULES
+from chmnet.experiments.store import Store
 from chmnet.files import atomic_path, check_writable
 
 Figures = dict[str, Any]
 """All numbers of an experiment, ready for JSON."""
 Drawing = Image.Image | Figure
 
-__all__ = ["Drawing", "Experiment", "Figures", "Table", "run_experiment", "tables_of"]
+__all__ = ["Drawing", "Experiment", "Figures", "Table", "find_experiment", "run_experiment", "tables_of"]
 
 
 @dataclass(frozen=True)
@@ -33,40 +35,44 @@ class Experiment:
     title: str
     paper: str
     """Where the paper has it."""
-    measure: Callable[[Workshop], Figures]
+    measure: Callable[[Store], Figures]
     tables: Callable[[Figures], list[Table]]
-    """Everything that is written in words: from the numbers alone."""
-    draw: Callable[[Workshop, Figures], Mapping[str, Drawing]]
-    """Pictures by the ending of their names; the one without, ``""``, shows no photograph of a data set."""
+    """From the numbers alone."""
+    draw: Callable[[Store, Figures], Mapping[str, Drawing]]
+    """Pictures by the ending of their names; the one without an ending shows no photograph of a data set."""
     seeds: int = 1
     """How often each model is trained."""
 
 
-def run_experiment(
-    experiment: Experiment, workshop: Workshop, command: str, overwrite: bool = False
-) -> list[Path]:
+def find_experiment(name: str) -> Experiment:
+    """The experiment of that name; see :data:`chmnet.experiments.MODULES`."""
+    experiment: Experiment = import_module(f"chmnet.experiments.{MODULES[name]}").EXPERIMENT
+    return experiment
+
+
+def run_experiment(experiment: Experiment, store: Store, command: str, overwrite: bool = False) -> list[Path]:
     """Measure, and write Markdown, CSV, JSON and PNG files named after the experiment.
 
     Args:
         experiment: what to do.
-        workshop: gives data and models; its folder is where the files go.
-        command: that would do the same again, for the record.
-        overwrite: whether files of an earlier time may be replaced.
+        store: data and models; the files go to its folder.
+        command: that repeats it, for the record.
+        overwrite: whether existing files may be replaced.
 
     Returns:
         The files.
 
     Raises:
-        InputError: a file exists, or something that is needed is missing.
+        InputError: a file exists, or something required is missing.
     """
-    folder = workshop.folder
+    folder = store.folder
     texts = [folder / f"{experiment.name}{ending}" for ending in (".json", ".md", ".csv")]
     for path in [*texts, folder / f"{experiment.name}.png"]:
         check_writable(path, overwrite)
-    figures = experiment.measure(workshop)
+    figures = experiment.measure(store)
     drawings = {
         folder / f"{experiment.name}{ending}.png": drawing
-        for ending, drawing in experiment.draw(workshop, figures).items()
+        for ending, drawing in experiment.draw(store, figures).items()
     }
     record = {
         "experiment": experiment.name,
@@ -74,9 +80,9 @@ def run_experiment(
         "paper": experiment.paper,
         "command": command,
         "chmnet": __version__,
-        "seeds": list(workshop.setting.seeds(experiment.seeds)),
-        "data": _describe_data(workshop, figures.get("benchmarks", workshop.benchmarks)),
-        "training": _without_paths(workshop.setting.recipe),
+        "seeds": list(store.setting.seeds(experiment.seeds)),
+        "data": _describe_data(store, figures.get("benchmarks", store.benchmarks)),
+        "training": _without_paths(store.setting.recipe),
         "machine": describe_machine(),
         "figures": figures,
     }
@@ -98,14 +104,14 @@ def tables_of(experiment: Experiment, record: Mapping[str, Any]) -> str:
     return "\n\n".join(table.markdown() for table in experiment.tables(record["figures"]))
 
 
-def _describe_data(workshop: Workshop, names: Container[str]) -> dict[str, Any]:
+def _describe_data(store: Store, names: Container[str]) -> dict[str, Any]:
     return {
         benchmark.label: {
-            "pairs": len(workshop.pairs(name)),
+            "pairs": len(store.pairs(name)),
             "split": "test",
             "protocol": benchmark.protocol.describe(),
         }
-        for name, benchmark in workshop.benchmarks.items()
+        for name, benchmark in store.benchmarks.items()
         if name in names
     }
 
@@ -140,7 +146,7 @@ def _markdown(record: Mapping[str, Any], experiment: Experiment, drawings: list[
 
 
 def _comma_separated(tables: list[Table]) -> str:
-    """All tables below each other, an empty line between."""
+    """All tables, separated by empty lines."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for number, table in enumerate(tables):

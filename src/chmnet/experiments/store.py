@@ -1,26 +1,30 @@
-"""Where experiments get what they show: trained models, scored predictions, measured costs. Each is made once."""
+"""Trained models, predictions, costs and example pictures of experiments; each is computed once and kept."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from PIL import Image
 
 from chmnet import data
 from chmnet.benchmark import Plan
 from chmnet.benchmark import run as measure_cost
 from chmnet.config import ModelConfig
 from chmnet.data import Pair
+from chmnet.data.examples import PAIRS
 from chmnet.errors import InputError
 from chmnet.evaluation import Header, PredictionFile, check_pairs, evaluate, open_predictions, predict
 from chmnet.evaluation.predict import describe_model
 from chmnet.experiments.recipe import RECIPE, training_config
 from chmnet.experiments.synthetic_set import SIZE, write_synthetic_set
 from chmnet.files import atomic_path
+from chmnet.matcher import Matcher
 from chmnet.metrics import DEFAULT_PROTOCOLS, Protocol
 from chmnet.nn.chmnet import CHMNet
+from chmnet.pictures import to_picture
 from chmnet.training.batches import FeatureCache
 from chmnet.training.config import TrainingConfig
 from chmnet.training.loop import CONFIG, LAST, train
@@ -42,7 +46,7 @@ QUICK_RECIPE: dict[str, Any] = {
     "batch_size": 4,
     "warmup_steps": 1,
 }
-"""The recipe for a try: few and small pictures, two steps. Its data is the synthetic set."""
+"""The recipe of quick mode: few and small pictures of the synthetic set, two steps."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,7 @@ class Setting:
 
     @staticmethod
     def synthetic(folder: Path) -> "Setting":
-        """The small synthetic set, written below ``folder``, for a try that takes seconds."""
+        """Quick mode: the small synthetic set, written below ``folder``. An experiment takes seconds."""
         root = write_synthetic_set(folder / "synthetic", QUICK_CATEGORIES)
         source = {"dataset": "coco", "count": 8}  # below the setting's root: the folder may be moved
         protocol = DEFAULT_PROTOCOLS["coco"]
@@ -96,7 +100,7 @@ class Setting:
         )
 
     def seeds(self, number: int) -> tuple[int, ...]:
-        """The seeds of runs that are repeated: as many as asked for; in a try one fewer, so that it stays short.
+        """The seeds of repeated runs: as many as asked for; in quick mode one fewer, but at least one.
 
         Example:
             >>> Setting({}, Path(), {}, quick=True).seeds(3), Setting({}, Path(), {}, quick=True).seeds(1)
@@ -121,17 +125,26 @@ class Model:
         return load_model(self.name, self.backbone, self.backbone_weights, self.changes)
 
 
-class Workshop:
-    """Makes and keeps what experiments need; whatever is there already is not made again.
+class ExamplePair(NamedTuple):
+    """Two pictures of things of one kind."""
+
+    title: str
+    source: Image.Image
+    target: Image.Image
+
+
+class Store:
+    """Computes what experiments need and keeps it: nothing is computed twice.
 
     Args:
-        folder: for ``runs`` (trained models), ``predictions`` and ``costs``; experiments that share it share them.
+        folder: for ``runs`` (trained models), ``predictions`` and ``costs``; experiments share what is in it.
         setting: data and recipe.
-        resnet50: file with the weights of ResNet-50; empty: what needs them is left out.
+        resnet50: file with the weights of ResNet-50; empty: models on ResNet-50 are left out.
         examples: folder of chmnet's example pictures.
         channels: numbers of channels to compare.
-        say: told about each thing that is made.
+        say: called with a line about each computation.
         track: goes through pairs, for progress.
+        device: where models match; see :class:`chmnet.Matcher`. Costs are those of the CPU.
     """
 
     def __init__(
@@ -143,14 +156,15 @@ class Workshop:
         channels: Sequence[int] = CHANNELS,
         say: Say = lambda text: None,
         track: Track = iter,
+        device: str = "auto",
     ) -> None:
         self.folder, self.setting, self.resnet50, self.examples = folder, setting, resnet50, examples
         self.channels = tuple(channels)
-        self.say, self.track = say, track
+        self.say, self.track, self.device = say, track, device
         self._features = FeatureCache(memory_bytes=3 * 2**30)
         self._pairs: dict[str, list[Pair]] = {}
 
-    def __enter__(self) -> "Workshop":
+    def __enter__(self) -> "Store":
         return self
 
     def __exit__(self, *exception: Any) -> None:
@@ -169,10 +183,10 @@ class Workshop:
         return self._pairs[benchmark]
 
     def trained(self, variant: str, seed: int = 0) -> Model:
-        """The model of a variant of the recipe: trained now, finished now, or from an earlier time.
+        """The model of a variant of the recipe; its training is run, resumed, or was completed before.
 
         Raises:
-            InputError: the folder of the run holds another one.
+            InputError: the folder holds a run of another recipe.
         """
         config = training_config(variant, seed, self.setting.recipe)
         name = f"{variant}-seed-{seed}"
@@ -183,6 +197,47 @@ class Workshop:
             self.say(f"training {name}")
             train(config, run, self.setting.root, resume=True, cache=self._features)
         return Model(name, str(run / LAST))
+
+    def matcher(self, model: Model) -> Matcher:
+        """A matcher of a model, on the store's device."""
+        return Matcher(model.load(), self.device)
+
+    def check_examples(self) -> None:
+        """Check the example pictures before any long computation.
+
+        Raises:
+            InputError: a picture is missing.
+        """
+        if self.setting.quick:
+            return
+        for name in (name for pair in PAIRS for name in (pair.source, pair.target)):
+            if not (self.examples / name).is_file():
+                raise InputError(
+                    f"there is no {self.examples / name}; name the folder of chmnet's example pictures "
+                    "with --examples"
+                )
+
+    def example_pairs(self) -> list[ExamplePair]:
+        """The example pictures of the project; in quick mode, pairs of the synthetic set.
+
+        Raises:
+            InputError: a picture is missing.
+        """
+        if self.setting.quick:
+            pairs = self.pairs(next(iter(self.benchmarks)))
+            return [
+                ExamplePair(pair.category, to_picture(pair.source.path), to_picture(pair.target.path))
+                for pair in pairs[:: len(pairs) // 4 or 1][:4]
+            ]
+        self.check_examples()
+        return [
+            ExamplePair(
+                " and ".join(Path(name).stem.replace("-", " ") for name in (pair.source, pair.target)),
+                to_picture(self.examples / pair.source),
+                to_picture(self.examples / pair.target),
+            )
+            for pair in PAIRS
+        ]
 
     def evaluated(self, model: Model, benchmark: str, **protocol: Any) -> dict[str, Any]:
         """PCK of a model on a benchmark, and its robustness to clutter where objects have boxes.
@@ -196,7 +251,7 @@ class Workshop:
         return evaluate(pairs, self.predictions(model, benchmark), wanted.protocol.replace(**protocol))
 
     def predictions(self, model: Model, benchmark: str) -> PredictionFile:
-        """Where a model puts the keypoints of a benchmark: all pairs, predicted now or at an earlier time."""
+        """Predictions of a model for all pairs of a benchmark, computed now or before."""
         pairs, wanted = self.pairs(benchmark), self.benchmarks[benchmark]
         with_boxes = all(side.box or side.mask for pair in pairs for side in (pair.source, pair.target))
         check_pairs(pairs, wanted.protocol, with_boxes)
@@ -209,13 +264,13 @@ class Workshop:
         )
         if not file.complete:
             self.say(f"{model.label} on {wanted.label}: {len(pairs) - len(file.predictions)} pairs")
-        predict(pairs, network, file, header, self.track)
+        predict(pairs, network, file, header, self.track, self.device)
         return file
 
     def cost(self, label: str, config: ModelConfig, part: str) -> dict[str, Any]:
         """What a model costs, as ``chmnet benchmark --only PART`` measures it.
 
-        Whoever wants times to trust leaves the machine alone meanwhile.
+        Times are only reliable while the machine has nothing else to do.
 
         Args:
             label: what the report calls the model.

@@ -14,11 +14,10 @@ from chmnet.data.examples import PAIRS
 from chmnet.errors import InputError
 from chmnet.evaluation import Header, PredictionFile
 from chmnet.experiments import main_table
-from chmnet.experiments import workshop as workshop_module
+from chmnet.experiments import store as store_module
 from chmnet.experiments.ablation import measure_variants
-from chmnet.experiments.example_pictures import example_pairs
 from chmnet.experiments.recipe import RECIPE
-from chmnet.experiments.workshop import Model, Setting, Workshop
+from chmnet.experiments.store import Model, Setting, Store
 from chmnet.metrics import DEFAULT_PROTOCOLS, Prediction
 from chmnet.nn import MatchingHead
 from chmnet.training.log import RunLog
@@ -58,11 +57,11 @@ def test_both_benchmarks_are_needed(missing: str, real: Setting) -> None:
         Setting.real(real.root)
 
 
-def test_a_try_trains_and_tests_on_different_pictures(workshop: Workshop) -> None:
-    setting = workshop.setting
+def test_quick_mode_trains_and_tests_on_different_pictures(store: Store) -> None:
+    setting = store.setting
     assert setting.quick
     training = data.load_pairs("coco", setting.root, "train")
-    testing = workshop.pairs(next(iter(setting.benchmarks)))
+    testing = store.pairs(next(iter(setting.benchmarks)))
     shown = [{side.path for pair in pairs for side in (pair.source, pair.target)} for pairs in (training, testing)]
     assert shown[0] & shown[1] == set()
 
@@ -70,28 +69,28 @@ def test_a_try_trains_and_tests_on_different_pictures(workshop: Workshop) -> Non
 # ---------------------------------------------------------------- runs
 
 
-def test_a_run_is_trained_once(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-    with workshop:
-        first = workshop.trained("psi-4d", seed=1)
-        monkeypatch.setattr(workshop_module, "train", lambda *_, **__: pytest.fail("trained again"))
-        assert workshop.trained("psi-4d", seed=1) == first
-    assert Path(first.name) == workshop.folder / "runs" / "psi-4d-seed-1" / LAST
+def test_a_run_is_trained_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    with store:
+        first = store.trained("psi-4d", seed=1)
+        monkeypatch.setattr(store_module, "train", lambda *_, **__: pytest.fail("trained again"))
+        assert store.trained("psi-4d", seed=1) == first
+    assert Path(first.name) == store.folder / "runs" / "psi-4d-seed-1" / LAST
     assert first.load().config.dimensions == "4d-4d"
 
 
-def test_a_run_of_another_recipe_is_refused(workshop: Workshop) -> None:
-    model = workshop.trained("psi-4d")
+def test_a_run_of_another_recipe_is_refused(store: Store) -> None:
+    model = store.trained("psi-4d")
     before = Path(model.name).read_bytes()
-    other = replace(workshop.setting, recipe={**workshop.setting.recipe, "learning_rate": 0.1})
+    other = replace(store.setting, recipe={**store.setting.recipe, "learning_rate": 0.1})
     with pytest.raises(
         InputError, match=r"psi-4d-seed-0 was trained by another recipe; remove it, or name another"
     ):
-        Workshop(workshop.folder, other).trained("psi-4d")
+        Store(store.folder, other).trained("psi-4d")
     assert Path(model.name).read_bytes() == before
 
 
-def test_an_interrupted_list_of_runs_goes_on(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-    train, trained = workshop_module.train, []
+def test_an_interrupted_list_of_runs_resumes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    train, trained = store_module.train, []
 
     def stop_at_the_second(config: Any, folder: Path, *arguments: Any, **options: Any) -> Any:
         trained.append(folder.name)
@@ -99,19 +98,19 @@ def test_an_interrupted_list_of_runs_goes_on(workshop: Workshop, monkeypatch: py
             raise KeyboardInterrupt
         return train(config, folder, *arguments, **options)
 
-    monkeypatch.setattr(workshop_module, "train", stop_at_the_second)
-    with workshop, pytest.raises(KeyboardInterrupt):
-        measure_variants(workshop, ["psi-4d", "iso-4d"], [0])
-    with Workshop(workshop.folder, workshop.setting) as again:
+    monkeypatch.setattr(store_module, "train", stop_at_the_second)
+    with store, pytest.raises(KeyboardInterrupt):
+        measure_variants(store, ["psi-4d", "iso-4d"], [0])
+    with Store(store.folder, store.setting) as again:
         figures = measure_variants(again, ["psi-4d", "iso-4d"], [0])
     assert trained == ["psi-4d-seed-0", "iso-4d-seed-0", "iso-4d-seed-0"]
     assert [row["seeds"] for row in figures["rows"].values()] == [[0], [0]]
 
 
-def test_variants_may_have_seeds_of_their_own(workshop: Workshop) -> None:
-    with workshop:
-        figures = measure_variants(workshop, ["psi-4d", "iso-4d"], {"psi-4d": (0, 1), "iso-4d": (1,)})
-    assert {path.name for path in (workshop.folder / "runs").iterdir()} == {
+def test_variants_may_have_seeds_of_their_own(store: Store) -> None:
+    with store:
+        figures = measure_variants(store, ["psi-4d", "iso-4d"], {"psi-4d": (0, 1), "iso-4d": (1,)})
+    assert {path.name for path in (store.folder / "runs").iterdir()} == {
         "psi-4d-seed-0",
         "psi-4d-seed-1",
         "iso-4d-seed-1",
@@ -124,50 +123,50 @@ def test_variants_may_have_seeds_of_their_own(workshop: Workshop) -> None:
     assert figures["benchmarks"] == {"synthetic": "synthetic set"}
 
 
-def test_runs_share_the_features_of_pictures(workshop: Workshop) -> None:
-    with workshop:
-        workshop.trained("psi-4d", seed=0)
-        after_one = workshop._features.computed
-        workshop.trained("iso-4d", seed=0)
-        assert workshop._features.computed == after_one > 0
+def test_runs_share_the_features_of_pictures(store: Store) -> None:
+    with store:
+        store.trained("psi-4d", seed=0)
+        after_one = store._features.computed
+        store.trained("iso-4d", seed=0)
+        assert store._features.computed == after_one > 0
 
 
 # ---------------------------------------------------------------- predictions and costs
 
 
-def test_predictions_are_made_once(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_predictions_are_made_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    workshop.say = said.append
-    first = workshop.predictions(NEAREST, "synthetic")
+    store.say = said.append
+    first = store.predictions(NEAREST, "synthetic")
     assert first.complete
     content = first.path.read_bytes()
     monkeypatch.setattr(MatchingHead, "match", lambda *_: pytest.fail("predicted again"))
-    again = workshop.predictions(NEAREST, "synthetic")
+    again = store.predictions(NEAREST, "synthetic")
     assert again.predictions.keys() == first.predictions.keys()
     assert again.path.read_bytes() == content
     assert said == ["nearest on synthetic set: 6 pairs"]
 
 
-def test_a_protocol_changes_scores_not_predictions(workshop: Workshop) -> None:
-    strict, loose = (workshop.evaluated(NEAREST, "synthetic", alphas=[alpha])["pck"] for alpha in (0.01, 0.9))
+def test_a_protocol_changes_scores_not_predictions(store: Store) -> None:
+    strict, loose = (store.evaluated(NEAREST, "synthetic", alphas=[alpha])["pck"] for alpha in (0.01, 0.9))
     assert strict["0.01"] < loose["0.9"]
-    assert len(list((workshop.folder / "predictions").iterdir())) == 1
-    assert "clutter" in workshop.evaluated(NEAREST, "synthetic")  # the set has boxes
+    assert len(list((store.folder / "predictions").iterdir())) == 1
+    assert "clutter" in store.evaluated(NEAREST, "synthetic")  # the set has boxes
 
 
-def test_a_cost_is_measured_once(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cost_is_measured_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     plans: list[Plan] = []
 
     def measure(plan: Plan) -> dict[str, Any]:
         plans.append(plan)
         return {"model": {"config": plan.model.config.to_dict()}, "number": len(plans)}
 
-    monkeypatch.setattr(workshop_module, "measure_cost", measure)
+    monkeypatch.setattr(store_module, "measure_cost", measure)
     config = NEAREST.load().config
-    assert workshop.cost("small", config, "head")["number"] == 1
-    assert workshop.cost("small", config, "head")["number"] == 1
-    assert workshop.cost("small", config, "pair")["number"] == 2
-    assert workshop.cost("small", config.replace(image_size=[48, 64]), "head")["number"] == 3  # another model
+    assert store.cost("small", config, "head")["number"] == 1
+    assert store.cost("small", config, "head")["number"] == 1
+    assert store.cost("small", config, "pair")["number"] == 2
+    assert store.cost("small", config.replace(image_size=[48, 64]), "head")["number"] == 3  # another model
     assert [(plan.name, plan.size, plan.parts, plan.repeats) for plan in plans] == [
         ("small", (64, 64), ("head",), 1),
         ("small", (64, 64), ("pair",), 1),
@@ -175,28 +174,26 @@ def test_a_cost_is_measured_once(workshop: Workshop, monkeypatch: pytest.MonkeyP
     ]
 
 
-def test_random_weights_leave_the_callers_generator_alone(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(workshop_module, "measure_cost", lambda plan: {"model": {}})
+def test_random_weights_leave_the_callers_generator_alone(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "measure_cost", lambda plan: {"model": {}})
     before = torch.random.get_rng_state()
-    workshop.cost("small", NEAREST.load().config, "head")
+    store.cost("small", NEAREST.load().config, "head")
     torch.testing.assert_close(torch.random.get_rng_state(), before)
 
 
 # ---------------------------------------------------------------- example pictures
 
 
-def test_examples_are_those_of_the_repository(workshop: Workshop, real: Setting) -> None:
-    pairs = example_pairs(Workshop(workshop.folder, real, examples=REPOSITORY / "examples"))
+def test_examples_are_those_of_the_repository(store: Store, real: Setting) -> None:
+    pairs = Store(store.folder, real, examples=REPOSITORY / "examples").example_pairs()
     assert len(pairs) == len(PAIRS)
     assert pairs[0].title == "donkey and zebra"
     assert not any("/" in pair.title or "-" in pair.title for pair in pairs)
     assert len({picture.tobytes() for pair in pairs for picture in pair[1:]}) == 2 * len(PAIRS)
 
 
-def test_examples_of_a_try_come_from_its_set(workshop: Workshop) -> None:
-    pairs = example_pairs(workshop)
+def test_examples_in_quick_mode_come_from_its_set(store: Store) -> None:
+    pairs = store.example_pairs()
     assert len(pairs) == 4
     assert all(pair.source.size == pair.target.size == (80, 80) for pair in pairs)
     assert all(pair.source.tobytes() != pair.target.tobytes() for pair in pairs)
@@ -205,19 +202,19 @@ def test_examples_of_a_try_come_from_its_set(workshop: Workshop) -> None:
 def test_an_example_that_is_missing_is_named(tmp_path: Path, real: Setting) -> None:
     for name in (name for pair in PAIRS for name in (pair.source, pair.target)):
         trees.make_image(tmp_path / "examples" / name)
-    workshop = Workshop(tmp_path, real, examples=tmp_path / "examples")
-    assert len(example_pairs(workshop)) == len(PAIRS)
+    store = Store(tmp_path, real, examples=tmp_path / "examples")
+    assert len(store.example_pairs()) == len(PAIRS)
     (tmp_path / "examples" / "pairs" / "pigeon.png").unlink()
     with pytest.raises(InputError, match=r"there is no .*pairs/pigeon.png; name the folder .* with --examples"):
-        example_pairs(workshop)
+        store.example_pairs()
 
 
 # ---------------------------------------------------------------- the main table on real layouts
 
 
-def test_models_on_resnet50_need_its_weights(tmp_path: Path, workshop: Workshop) -> None:
-    without = main_table.models(workshop)
-    both = main_table.models(Workshop(tmp_path, workshop.setting, resnet50="weights.pt"))
+def test_models_on_resnet50_need_its_weights(tmp_path: Path, store: Store) -> None:
+    without = main_table.models(store)
+    both = main_table.models(Store(tmp_path, store.setting, resnet50="weights.pt"))
     assert list(both)[: len(without)] == list(without)
     added = [both[title] for title in both if title not in without]
     assert len(added) == 3
@@ -232,7 +229,7 @@ def test_every_protocol_of_the_literature(tmp_path: Path, real: Setting, monkeyp
     threshold 122 pixels wide, of which a tenth forgives that much.
     """
 
-    def predictions(self: Workshop, model: Model, benchmark: str) -> PredictionFile:
+    def predictions(self: Store, model: Model, benchmark: str) -> PredictionFile:
         pairs = self.pairs(benchmark)
         offsets = {"pf-pascal": (0.0, 100.0), "pf-willow": (1.5, 1.5)}[benchmark]
         file = PredictionFile(tmp_path / f"{benchmark}.jsonl")
@@ -242,10 +239,10 @@ def test_every_protocol_of_the_literature(tmp_path: Path, real: Setting, monkeyp
             file.add(Prediction(pair.name, pair.target.keypoints + np.array([offset, 0]), size, size))
         return file
 
-    monkeypatch.setattr(Workshop, "predictions", predictions)
-    monkeypatch.setattr(main_table, "models", lambda workshop: {"nearest": NEAREST})
-    workshop = Workshop(tmp_path / "out", real)
-    figures = main_table.measure(workshop)
+    monkeypatch.setattr(Store, "predictions", predictions)
+    monkeypatch.setattr(main_table, "models", lambda store: {"nearest": NEAREST})
+    store = Store(tmp_path / "out", real)
+    figures = main_table.measure(store)
     assert figures["rows"] == {
         "nearest": {
             "PF-PASCAL": {"0.05": 50, "0.1": 50},
@@ -260,4 +257,4 @@ def test_every_protocol_of_the_literature(tmp_path: Path, real: Setting, monkeyp
     assert ours.rows == [["nearest", "50.0", "50.0", "0.0", "0.0", "0.0", "0.0", "0.0", "100.0"]]
     assert len(ours.headings) == len(ours.rows[0])
     assert published.rows[-1] == ["CHMNet", "K", "80.1", "91.6", "52.7", "79.4"]
-    assert list(main_table.draw(workshop, figures)) == ["", "-pf-willow"]
+    assert list(main_table.draw(store, figures)) == ["", "-pf-willow"]
