@@ -1,15 +1,20 @@
 """``chmnet match``: every output, points from everywhere, odd pictures, and mistakes."""
 
+import hashlib
 import json
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
+from chmnet import pictures
 from chmnet.cli.io import read_points
 from chmnet.errors import InputError
+from chmnet.features import FeatureCache
 from chmnet.formats import read_flo, read_npz
 from chmnet.pictures import to_picture
 
@@ -214,3 +219,21 @@ subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
 used = resource.getrusage(resource.RUSAGE_CHILDREN)
 print(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 """
+
+
+def test_each_picture_is_read_once_and_nothing_is_hashed_or_kept(
+    pair: tuple[Path, Path], tmp_path: Path, run: Run, small_model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: Counter[str] = Counter()
+
+    def counted(owner: object, name: str) -> None:
+        real = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *a, **k: (calls.update([name]), real(*a, **k))[1])
+
+    counted(Image, "open")
+    counted(pictures, "to_rgb")
+    counted(hashlib, "sha256")
+    counted(FeatureCache, "get")
+    command = ["match", *pair, "--model", small_model, "--points", "10,20 60,40", "-o", tmp_path / "m.png"]
+    assert run(*command)[0] == 0
+    assert calls == {"open": 2, "to_rgb": 2}

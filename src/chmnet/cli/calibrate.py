@@ -68,14 +68,12 @@ def calibrate(
         if Path(name).suffix != ".safetensors":
             raise InputError(f"a calibration is stored in a model file (.safetensors), got {name!r}")
     from chmnet.evaluation.calibrate import collect_evidence, fit_calibration, recalibrated
-    from chmnet.matcher import choose_device
     from chmnet.metrics import reliability
     from chmnet.weights import load_model, save_calibrated
 
-    place = choose_device(device)
-    network = load_model(model, backbone_weights=backbone_weights).to(place)
+    network = load_model(model, backbone_weights=backbone_weights)
     pairs = _pairs(dataset, root, split, option or [])
-    found = collect_evidence(pairs, network, lambda items: track(items, "pairs"))
+    found = collect_evidence(pairs, network, lambda items: track(items, "pairs"), device)
     now = reliability(found.confidence, found.correct)
     _print(f"confidence of {model}, {len(pairs)} pairs", now)
     calibration = fit_calibration(found.evidence, found.correct)

@@ -148,8 +148,8 @@ def label(
 
     config = LabellingConfig(minimum_confidence, most_points=points)
     pairs = _pairs(name, root, split, draw)
-    members = [_member(word, device) for word in model or ["chmnet-lite", "chmnet-lite@320"]]
-    found = label_pairs(pairs, members, config, lambda items: track(items, "pairs"))
+    members = [_member(word) for word in model or ["chmnet-lite", "chmnet-lite@320"]]
+    found = label_pairs(pairs, members, config, lambda items: track(items, "pairs"), device)
     if not found:
         raise InputError(f"none of {len(pairs)} pairs has enough confident matches; lower --minimum-confidence")
     write_list(found, output, root, overwrite)
@@ -173,18 +173,16 @@ def _pairs(name: str, root: Path, split: str, draw: int) -> "list[Pair]":
     return draw_pairs(pairs, draw, listed)
 
 
-def _member(word: str, device: str) -> "Member":
+def _member(word: str) -> "Member":
     from chmnet.annotation.label import Member
-    from chmnet.matcher import choose_device
     from chmnet.weights import load_model
 
-    place = choose_device(device)
     name, at, side = word.rpartition("@")
     if not at:
-        return Member(load_model(word).to(place))
+        return Member(load_model(word))
     if not (side.isdecimal() and 16 <= int(side) <= 1024):
         raise InputError(f"the side after @ must be 16 to 1024 pixels, got {word!r}")
-    return Member(load_model(name).to(place), int(side))
+    return Member(load_model(name), int(side))
 
 
 def _print_counts(found: "Summary") -> None:

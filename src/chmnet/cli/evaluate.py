@@ -155,17 +155,16 @@ def _predictions(
         finished = open_finished(path, dataset, split, pairs, clutter)
         if finished is not None:
             return finished
-    from chmnet.matcher import choose_device
     from chmnet.weights import DEFAULT_MODEL, load_model
 
     name = model or DEFAULT_MODEL
-    network = load_model(name, backbone, backbone_weights, changes).to(choose_device(device))
+    network = load_model(name, backbone, backbone_weights, changes)
     title = describe_changes(name, backbone, changes)
     header = Header.of(dataset, split, pairs, describe_model(title, network), clutter)
     file = open_predictions(header, path)
     done = f", {len(file.predictions)} of them done before" if file.predictions else ""
     typer.echo(f"{len(pairs)} pairs with the model {title}{done}", err=True)
-    predict(pairs, network, file, header, lambda remaining: track(remaining, "pairs"))
+    predict(pairs, network, file, header, lambda remaining: track(remaining, "pairs"), device)
     return file
 
 

@@ -125,14 +125,15 @@ def _match_files(
     memory_mb: float | None,
 ) -> "tuple[MatchResult, str]":
     from chmnet.matcher import Matcher
-    from chmnet.pictures import to_picture
-    from chmnet.weights import DEFAULT_MODEL, load_model
+    from chmnet.pictures import Picture
+    from chmnet.weights import DEFAULT_MODEL
 
-    pictures = to_picture(source), to_picture(target)
-    check_inside(points, source, *pictures[0].size)
+    pictures = Picture(source), Picture(target)
+    sizes = [picture.image.size for picture in pictures]  # read before the model, which takes longer
+    check_inside(points, source, *sizes[0])
     name = model or DEFAULT_MODEL
-    network = load_model(name, backbone_weights=backbone_weights)
-    return Matcher(network, device, memory_mb).match(*pictures), name
+    matcher = Matcher(name, device, memory_mb, backbone_weights=backbone_weights)
+    return matcher.match(*pictures), name
 
 
 def _spread_out(matches: "Matches", count: int) -> "Matches":
@@ -147,9 +148,7 @@ def _spread_out(matches: "Matches", count: int) -> "Matches":
 def _drawing(found: "Matches", result: "MatchResult") -> Any:
     from chmnet.viz import draw_matches
 
-    assert result.source_picture is not None
-    assert result.target_picture is not None
-    pictures = result.source_picture, result.target_picture
+    pictures = result.source.picture.image, result.target.picture.image
     return draw_matches(*pictures, found.source, found.target, confidence=found.confidence)
 
 

@@ -117,11 +117,12 @@ def _find(
     from chmnet.matcher import choose_device
     from chmnet.weights import DEFAULT_MODEL, load_model
 
-    place = choose_device(device)
-    network = load_model(model or DEFAULT_MODEL, backbone_weights=backbone_weights).to(place)
+    network = load_model(model or DEFAULT_MODEL, backbone_weights=backbone_weights)
     facts = describe_model(Path(model or DEFAULT_MODEL).name, network)  # the same from every folder
-    partial.start(describe_run(labels, facts, str(place)), restart=overwrite)
-    outcome = propagate(labels, targets, network, partial, lambda remaining: _track(remaining, len(targets)))
+    partial.start(describe_run(labels, facts, str(choose_device(device))), restart=overwrite)
+    outcome = propagate(
+        labels, targets, network, partial, lambda remaining: _track(remaining, len(targets)), device
+    )
     if not outcome.found:
         if not len(partial):
             partial.remove()

@@ -60,17 +60,18 @@ def warp(
     check_ending(animate, "an animation", ".gif")
     with whole_outputs([source, target], [output, animate], overwrite) as files:
         from chmnet.matcher import Matcher
-        from chmnet.pictures import to_picture
+        from chmnet.pictures import Picture
         from chmnet.viz import blend as blend_pictures
         from chmnet.viz import morph_frames
-        from chmnet.weights import DEFAULT_MODEL, load_model
+        from chmnet.weights import DEFAULT_MODEL
 
-        pictures = to_picture(source), to_picture(target)
-        network = load_model(model or DEFAULT_MODEL, backbone_weights=backbone_weights)
-        warped = Matcher(network, device).match(*pictures).warp(method.value)
-        save_picture(blend_pictures(warped, pictures[1], blend), files[output], output)
+        pictures = Picture(source), Picture(target)
+        shape = [picture.image for picture in pictures][1]  # read before the model, which takes longer
+        matcher = Matcher(model or DEFAULT_MODEL, device, backbone_weights=backbone_weights)
+        warped = matcher.match(*pictures).warp(method.value)
+        save_picture(blend_pictures(warped, shape, blend), files[output], output)
         if animate is not None:
-            first, *others = morph_frames(pictures[1], warped)
+            first, *others = morph_frames(shape, warped)
             durations = [80] * (1 + len(others))
             durations[0] = durations[len(durations) // 2] = 700  # rest at both ends
             save_picture(
