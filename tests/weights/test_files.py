@@ -1,25 +1,30 @@
-"""Model files: what is saved comes back; what is broken, foreign or hostile is refused in one sentence."""
+"""Model files: what is saved comes back; what is broken, foreign or hostile is refused in one sentence.
+
+What is expected is read from files by hand or built by hand, never by the code under test.
+"""
 
 import errno
 import json
 import os
+import re
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import jaxtyping
+import numpy as np
 import pytest
 import torch
 from safetensors import SafetensorError, safe_open
+from safetensors.numpy import load_file as numpy_file
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from chmnet import __version__
+import chmnet
 from chmnet.config import BackboneConfig, ModelConfig, TransferConfig
 from chmnet.errors import ConfigError, InputError, WeightsError
-from chmnet.nn import CHMNet, MatchingHead, ResNet, apply_hough_prior
+from chmnet.nn import CHMNet, ResNet
 from chmnet.weights import MODELS, files, load_backbone_weights, load_model, load_model_file, save_model
-from chmnet.weights.files import FORMAT
-from chmnet.weights.registry import model_file
 
 SMALL = ModelConfig(backbone=BackboneConfig("efficientnet-lite0", layers=("blocks.0",)))
 VOTES = "head.first.weight"
@@ -46,6 +51,14 @@ def _unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
 def metadata_of(path: Path) -> dict[str, str]:
     with safe_open(path, framework="pt") as file:
         return file.metadata()
+
+
+def header_of(path: Path) -> tuple[dict[str, str], dict[str, list[int]]]:
+    """Metadata and shapes of a file, read byte by byte: eight bytes of length, then JSON."""
+    with path.open("rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    metadata = header.pop("__metadata__")
+    return metadata, {name: entry["shape"] for name, entry in header.items()}
 
 
 def rewrite(path: Path, tensors: dict[str, Tensor] | None = None, metadata: dict[str, str] | None = None) -> None:
@@ -109,11 +122,45 @@ def test_metadata(tmp_path: Path) -> None:
     config = SMALL.replace(transfer=TransferConfig(gaussian_sigma=1 / 3))
     notes = {"data": ["PF-PASCAL"], "figures": {"pck@0.1": 91.6}, "licence": "none – yet"}
     save_model(CHMNet(config), tmp_path / "model.safetensors", notes)
-    metadata = metadata_of(tmp_path / "model.safetensors")
+    metadata = header_of(tmp_path / "model.safetensors")[0]
     assert metadata.keys() == {"format", "chmnet_version", "config", "notes"}
-    assert (metadata["format"], metadata["chmnet_version"]) == (FORMAT, __version__)
-    assert json.loads(metadata["config"]) == config.to_dict()
+    assert (metadata["format"], metadata["chmnet_version"]) == ("chmnet-model-1", version("chmnet"))
+    written = json.loads(metadata["config"])
+    assert (written["backbone"]["name"], written["backbone"]["layers"]) == ("efficientnet-lite0", ["blocks.0"])
+    assert written["transfer"]["gaussian_sigma"] == 1 / 3
     assert json.loads(metadata["notes"]) == notes
+
+
+def test_the_papers_head_has_the_papers_weights(path: Path) -> None:
+    """220 shared weights in six dimensions, 55 in four, and a bias each."""
+    shapes = header_of(path)[1]
+    votes = {name: shape for name, shape in shapes.items() if name.startswith(("head.first.", "head.last."))}
+    assert votes == {
+        "head.first.weight": [1, 1, 220],
+        "head.first.bias": [1],
+        "head.last.weight": [1, 1, 55],
+        "head.last.bias": [1],
+    }
+
+
+def test_a_file_made_by_hand(tmp_path: Path) -> None:
+    """As another program would write it; what the configuration does not name is as in the paper."""
+    projections = {f"head.projections.{scale}.weight": torch.randn(4, 16, 3, 3) for scale in range(3)}
+    votes = {"head.first.weight": torch.randn(1, 1, 220), "head.first.bias": torch.tensor([0.25])}
+    votes |= {"head.last.weight": torch.randn(1, 1, 55), "head.last.bias": torch.tensor([-2.0])}
+    metadata = {
+        "format": "chmnet-model-1",
+        "config": '{"backbone": {"name": "efficientnet-lite0", "layers": ["blocks.0"]}, "image_size": [64, 96]}',
+        "backbone_weights": "package",
+    }
+    save_file({**projections, **votes}, tmp_path / "made.safetensors", metadata)
+    loaded = load_model(tmp_path / "made.safetensors")
+    assert loaded.config.image_size == (64, 96)
+    state = {f"head.{name}": tensor for name, tensor in loaded.head.state_dict().items()}
+    torch.testing.assert_close(state, {**projections, **votes}, rtol=0, atol=0)
+    assert loaded.head.first.kernel().shape == (1, 1, 3, 3, 5, 5, 5, 5)
+    centre = loaded.head.last.kernel()[0, 0, 2, 2, 2, 2]  # no other tap shares its weight
+    assert centre in votes["head.last.weight"]
 
 
 def test_model_without_notes(path: Path) -> None:
@@ -147,19 +194,19 @@ def test_other_precisions_load_as_single(path: Path, dtype: torch.dtype) -> None
 )
 def test_files_that_are_no_safetensors(path: Path, content: bytes) -> None:
     path.write_bytes(content)
-    assert_refused(path, "is not a whole safetensors file: .+")
+    assert_refused(path, "not a whole safetensors file")
 
 
 @pytest.mark.parametrize("share", [0.0001, 0.5, 0.9999])
 def test_truncated_file(path: Path, share: float) -> None:
     content = path.read_bytes()
     path.write_bytes(content[: int(share * len(content))])
-    assert_refused(path, "is not a whole safetensors file: .+")
+    assert_refused(path, "not a whole safetensors file")
 
 
 def test_missing_file_and_folder(tmp_path: Path) -> None:
-    assert_refused(tmp_path / "none.safetensors", "there is no weight file .*none.safetensors$")
-    assert_refused(tmp_path, "there is no weight file")
+    assert_refused(tmp_path / "none.safetensors", "no weight file")
+    assert_refused(tmp_path, "no weight file")
     assert_refused(tmp_path / ("n" * 300), "File name too long")
 
 
@@ -170,28 +217,26 @@ def test_missing_file_and_folder(tmp_path: Path) -> None:
 )
 def test_foreign_safetensors(path: Path, metadata: dict[str, str] | None, found: str) -> None:
     save_file({"weight": torch.zeros(1)}, path, metadata)
-    assert_refused(
-        path, rf"is not a chmnet model: its format is {found}, expected 'chmnet-model-1'; `chmnet convert`"
-    )
+    assert_refused(path, f"{found}.*'chmnet-model-1'")
 
 
 def test_missing_tensors(path: Path) -> None:
     tensors = load_file(path)
     del tensors[VOTES]
     rewrite(path, tensors)
-    assert_refused(path, rf"lacks {VOTES}; it belongs to another model")
+    assert_refused(path, rf"lacks {VOTES}")
     rewrite(path, {VOTES: torch.zeros(1, 1, 220)})
-    assert_refused(path, r"lacks [\w.]+, [\w.]+, [\w.]+ and \d+ more; it belongs to another model")
+    assert_refused(path, r"lacks .* and \d+ more")
 
 
 def test_unknown_tensor(path: Path) -> None:
     rewrite(path, {**load_file(path), "head.extra.weight": torch.zeros(1)})
-    assert_refused(path, "has unknown head.extra.weight; it belongs to another model")
+    assert_refused(path, "unknown head.extra.weight")
 
 
 def test_tensor_of_another_shape(path: Path) -> None:
     rewrite(path, {**load_file(path), VOTES: torch.zeros(1, 1, 45)})
-    assert_refused(path, rf"{VOTES} has shape \[1, 1, 45\], expected \[1, 1, 220\]; it belongs to another model")
+    assert_refused(path, rf"{VOTES} .*\[1, 1, 45\].*\[1, 1, 220\]")
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
@@ -199,18 +244,18 @@ def test_values_that_are_not_finite(path: Path, value: float) -> None:
     tensors = load_file(path)
     tensors[VOTES][0, 0, 7] = value
     rewrite(path, tensors)
-    assert_refused(path, rf"{VOTES} holds values that are not finite; the file is damaged")
+    assert_refused(path, rf"{VOTES} .*not finite")
 
 
 def test_value_too_large_for_single_precision(path: Path) -> None:
     tensors = load_file(path)
     rewrite(path, {**tensors, VOTES: torch.full_like(tensors[VOTES], 1e300, dtype=torch.float64)})
-    assert_refused(path, rf"{VOTES} holds values that are not finite")
+    assert_refused(path, rf"{VOTES} .*not finite")
 
 
 def test_metadata_without_configuration(path: Path) -> None:
-    rewrite(path, metadata={"format": FORMAT})
-    assert_refused(path, "holds no usable configuration: .*config")
+    rewrite(path, metadata={"format": "chmnet-model-1"})
+    assert_refused(path, "configuration")
 
 
 @pytest.mark.usefixtures("_unchecked")
@@ -219,15 +264,15 @@ def test_metadata_without_configuration(path: Path) -> None:
     [
         ("{", "Expecting property name"),
         ("", "Expecting value"),
-        ("[1]", r"its configuration must be a table, got \[1\]"),
-        ("null", "its configuration must be a table, got None"),
-        ('{"chanels": 1}', r"unknown key 'chanels' in its configuration; did you mean 'channels'\?"),
-        ('{"backbone": {"name": "vgg16"}}', "must be one of resnet18"),
-        ('{"backbone": {"name": "resnet18", "layers": ["layer9"]}}', "unknown layer 'layer9'"),
-        ('{"channel_reduction": 5000}', "channel_reduction = 5000 leaves nothing of 1024 channels"),
-        ('{"spatial_window": 1000001}', "spatial_window must be at most 11, got 1000001"),
-        ('{"scales": [Infinity]}', "scales must be a finite number, got inf"),
-        ('{"upsample": 1' + "0" * 400 + "}", "must fit in 64 bits"),
+        ("[1]", r"table.*\[1\]"),
+        ("null", "table.*None"),
+        ('{"chanels": 1}', r"'chanels'.*'channels'"),
+        ('{"backbone": {"name": "vgg16"}}', "resnet18"),
+        ('{"backbone": {"name": "resnet18", "layers": ["layer9"]}}', "layer9"),
+        ('{"channel_reduction": 5000}', "5000.*1024"),
+        ('{"spatial_window": 1000001}', "11.*1000001"),
+        ('{"scales": [Infinity]}', "scales.*finite"),
+        ('{"upsample": 1' + "0" * 400 + "}", "64 bits"),
         ('{"upsample": 1' + "0" * 5000 + "}", "Exceeds the limit"),
         ("[" * 100_000, "maximum recursion depth"),
     ],
@@ -235,7 +280,7 @@ def test_metadata_without_configuration(path: Path) -> None:
 )
 def test_unusable_configuration(path: Path, text: str, reason: str) -> None:
     with_config(path, text)
-    assert_refused(path, rf"holds no usable configuration: .*{reason}")
+    assert_refused(path, rf"configuration: .*{reason}")
 
 
 def test_nothing_is_allocated_before_the_tensors_are_known_to_fit(
@@ -251,7 +296,7 @@ def test_nothing_is_allocated_before_the_tensors_are_known_to_fit(
     # Every number is within its range; together they are 61 GB for one layer.
     absurd = SMALL.replace(matching="consensus", spatial_window=11, consensus_channels=(1024, 1024, 1))
     with_config(path, json.dumps(absurd.to_dict()))
-    assert_refused(path, "lacks head.first.biases.0, .*; it belongs to another model")
+    assert_refused(path, "lacks head.first.biases.0")
     assert all(parameter.is_meta for parameter in built[0].parameters())
 
 
@@ -276,7 +321,7 @@ def test_failed_write_leaves_the_old_file(
         raise error
 
     monkeypatch.setattr(files, "save_file", write_half)
-    with pytest.raises(kind, match=r"cannot write .*model.safetensors: .*No space left on device"):
+    with pytest.raises(kind, match=r"model.safetensors: .*No space left"):
         save_model(model, path)
     assert path.read_bytes() == old
     assert [file.name for file in path.parent.iterdir()] == [path.name]
@@ -294,16 +339,16 @@ def test_overwriting(path: Path, model: CHMNet) -> None:
 
 def test_folder_that_cannot_be_written_to(path: Path, model: CHMNet) -> None:
     for folder in (path.parent / "none", path):
-        with pytest.raises(InputError, match=rf"cannot write to the folder {folder}: "):
+        with pytest.raises(InputError, match=re.escape(str(folder))):
             save_model(model, folder / "model.safetensors")
     folder = path.parent / "folder.safetensors"
     folder.mkdir()
-    with pytest.raises(InputError, match="is a folder; name a file to write"):
+    with pytest.raises(InputError, match="is a folder"):
         save_model(model, folder)
 
 
 def test_other_endings_are_refused(path: Path, model: CHMNet) -> None:
-    with pytest.raises(WeightsError, match=r"must end in .safetensors, got 'model.pt'"):
+    with pytest.raises(WeightsError, match=r"\.safetensors.*model\.pt"):
         save_model(model, path.parent / "model.pt")
 
 
@@ -320,8 +365,8 @@ def test_load_model_from_a_file(path: Path, model: CHMNet) -> None:
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("nonesuch", r"there is no model 'nonesuch'; use one of .*nearest-neighbour.*, or a file's path"),
-        ("nonesuch.safetensors", r"there is no weight file nonesuch.safetensors"),
+        ("nonesuch", r"'nonesuch'.*nearest-neighbour"),
+        ("nonesuch.safetensors", r"nonesuch\.safetensors"),
     ],
 )
 def test_load_model_that_does_not_exist(name: str, sentence: str) -> None:
@@ -338,12 +383,39 @@ def test_named_models_are_the_same_each_time(name: str) -> None:
     assert torch.equal(torch.get_rng_state(), before)  # and the caller's randomness goes on undisturbed
 
 
-def test_the_hough_prior_is_in_the_weights_and_can_be_changed() -> None:
+def gaussian_votes(offset_sigma: float, distance_sigma: float) -> Tensor:
+    """Votes of neighbours (p, p′), of sum 1.
+
+    One that moves alike, p = p′, counts by a Gaussian of its distance; the others less, by one of ‖p′ − p‖.
+    """
+    steps = torch.arange(-2, 3, dtype=torch.float64)
+    p = torch.stack(torch.meshgrid(steps, steps, indexing="ij"), -1)
+    here, there = p[:, :, None, None], p[None, None]
+    offset = (there - here).square().sum(-1)
+    distance = (here.square().sum(-1) + there.square().sum(-1)) / 2  # squared, the mean of both ends
+    votes = torch.exp(-offset / (2 * offset_sigma**2) - distance / (2 * distance_sigma**2))
+    return votes / votes.sum()
+
+
+def test_the_votes_of_the_hough_prior() -> None:
+    """σ 0.4 and 0.7 of offsets, 3 of distances; a sigmoid of slope 15 around 0.25; 1000 temperatures at most."""
+    model = load_model("hough-prior")
+    with torch.no_grad():
+        first, last = (layer.kernel()[0, 0].double() for layer in (model.head.first, model.head.last))
+    torch.testing.assert_close(first, 15 * gaussian_votes(0.4, 3.0), rtol=1e-4, atol=1e-6)
+    assert model.head.first.bias.item() == -15 * 0.25
+    sharpness = 1000 * model.config.transfer.temperature
+    torch.testing.assert_close(last, sharpness * gaussian_votes(0.7, 3.0), rtol=1e-4, atol=1e-6 * sharpness)
+
+
+def test_the_hough_prior_can_be_changed() -> None:
     model = load_model("hough-prior", changes={"backbone": {"layers": ["blocks.10"]}, "channels": 2})
     assert model.config.backbone.layers == ("blocks.10",)
-    wanted = MatchingHead(model.config, model.backbone.channels)
-    apply_hough_prior(wanted, MODELS["hough-prior"].prior)
-    torch.testing.assert_close(model.head.state_dict(), wanted.state_dict(), rtol=0, atol=0)
+    one, other = model.head.first.kernel().detach()[:, 0].double()
+    assert not torch.equal(one, other)
+    for kernel in (one, other):  # the same votes but for 5 % of noise
+        expected = gaussian_votes(0.4, 3.0)
+        torch.testing.assert_close(kernel / kernel.sum(), expected, rtol=0.5, atol=0.1 * expected.max().item())
 
 
 def test_the_hough_prior_goes_with_any_backbone(tmp_path: Path) -> None:
@@ -357,11 +429,12 @@ def test_the_hough_prior_goes_with_any_backbone(tmp_path: Path) -> None:
     assert plain.config.backbone.layers == ()  # not those of the model's own backbone
     torch.testing.assert_close(plain.head.state_dict(), load_model("hough-prior").head.state_dict())
     named = load_model("hough-prior", "efficientnet-lite0")
-    assert named.config == MODELS["hough-prior"].config  # its own, feature recipe included
+    assert named.config == load_model("hough-prior").config  # its own, feature recipe included
+    assert named.config.backbone.layers == ("blocks.8", "blocks.10", "blocks.14")
 
 
 def test_a_hough_prior_without_hough_layers_is_refused() -> None:
-    with pytest.raises(ConfigError, match='a Hough prior needs matching = "hough", got "none"'):
+    with pytest.raises(ConfigError, match="Hough prior"):
         load_model("hough-prior", changes={"matching": "none"})
 
 
@@ -385,27 +458,27 @@ def test_smaller_file_gives_nearly_the_same_numbers(tmp_path: Path) -> None:
 
 
 def test_a_backbone_that_was_trained_is_not_left_out(path: Path, tmp_path: Path) -> None:
-    with pytest.raises(WeightsError, match="is not the package's: it was trained further"):
+    with pytest.raises(WeightsError, match="not the package's"):
         files.shrink_model_file(path, tmp_path / "small.safetensors", False, "package")
 
 
 def test_a_backbone_from_elsewhere_must_be_named(tmp_path: Path) -> None:
     packaged(tmp_path / "whole.safetensors")
     files.shrink_model_file(tmp_path / "whole.safetensors", tmp_path / "small.safetensors", False, "my weights")
-    with pytest.raises(WeightsError, match=r"comes without its backbone \(my weights\); name the file"):
+    with pytest.raises(WeightsError, match="my weights"):
         load_model(tmp_path / "small.safetensors")
     assert load_model(tmp_path / "small.safetensors", backbone_weights="package").config == SMALL
 
 
 def test_a_whole_model_takes_no_other_backbone(path: Path) -> None:
-    with pytest.raises(WeightsError, match="has its own backbone; leave the backbone's weights out"):
+    with pytest.raises(WeightsError, match="its own backbone"):
         load_model(path, backbone_weights="package")
 
 
 def test_numbers_beyond_half_precision(tmp_path: Path, model: CHMNet) -> None:
     with torch.no_grad():
         model.head.first.weight += 1e6
-    with pytest.raises(WeightsError, match=r"head.first.weight holds numbers beyond half precision"):
+    with pytest.raises(WeightsError, match=r"head.first.weight .*half precision"):
         save_model(model, tmp_path / "model.safetensors", half=True)
 
 
@@ -425,20 +498,33 @@ def test_a_trained_target_branch_is_not_left_out(tmp_path: Path) -> None:
     model = CHMNet(config).eval()
     load_backbone_weights(model.backbone, "package")
     save_model(model, tmp_path / "model.safetensors")
-    with pytest.raises(WeightsError, match="is not the package's"):
+    with pytest.raises(WeightsError, match="not the package's"):
         files.shrink_model_file(tmp_path / "model.safetensors", tmp_path / "small.safetensors", False, "package")
 
 
 # ---------------------------------------------------------------- the trained models that are shipped
 
-TRAINED = [name for name, known in MODELS.items() if known.file]
+MODELS_FOLDER = Path(chmnet.__file__).parent / "models"
+# In the paper, psi kernels have 220 weights in six dimensions and 55 in four.
+SHIPPED = {"chmnet-lite": (55, 55), "chmnet-r50": (220, 55)}
+with_shipped = pytest.mark.parametrize("name", SHIPPED)
 
 
-@pytest.mark.parametrize("name", TRAINED)
+def load_shipped(name: str, shared: Path) -> CHMNet:
+    backbone = {"chmnet-r50": shared / "weights" / "resnet50_he_conv4.safetensors"}
+    return load_model(name, backbone_weights=backbone.get(name, ""))
+
+
+def test_what_is_shipped_is_all_there_is() -> None:
+    assert {path.stem for path in MODELS_FOLDER.glob("*.safetensors")} == set(SHIPPED)
+    assert set(SHIPPED) < set(MODELS)
+
+
+@with_shipped
 def test_shipped_files_are_small_and_say_where_they_come_from(name: str) -> None:
-    file = model_file(MODELS[name])
+    file = MODELS_FOLDER / f"{name}.safetensors"
     assert file.stat().st_size < 8e6
-    training = files.read_notes(file)["training"]
+    training = json.loads(header_of(file)[0]["notes"])["training"]
     assert {source["dataset"] for source in training["data"]} == {"pf-pascal", "animal-pose", "list"}
     assert training["best_validation_pck"]["0.1"] > 70
     paths = [source["path"] for source in training["config"]["data"]]
@@ -446,28 +532,37 @@ def test_shipped_files_are_small_and_say_where_they_come_from(name: str) -> None
     assert not any("/" in path for path in paths)  # no path of any machine
 
 
-def test_the_default_model_is_the_one_that_is_described() -> None:
-    model = load_model()
-    expected = MODELS["chmnet-lite"].config
-    backbone = expected.backbone.replace(frozen=model.config.backbone.frozen)
-    assert len(model.config.transfer.calibration) == 4
-    transfer = expected.transfer.replace(calibration=model.config.transfer.calibration)
-    assert model.config == expected.replace(backbone=backbone, transfer=transfer)
+@with_shipped
+def test_shipped_models_are_what_their_files_say(name: str, shared: Path) -> None:
+    """Written by 0.1.0: its configuration and each of its numbers are those of the loaded model."""
+    file = MODELS_FOLDER / f"{name}.safetensors"
+    metadata = header_of(file)[0]
+    assert metadata["chmnet_version"] == "0.1.0"
+    written = json.loads(metadata["config"])
+    model = load_shipped(name, shared)
+    config = model.config
+    assert config.backbone.name == written["backbone"]["name"]
+    assert list(config.backbone.layers) == written["backbone"]["layers"]
+    assert config.backbone.stride_on == written["backbone"]["stride_on"]
+    assert list(config.image_size) == written["image_size"]
+    assert config.transfer.temperature == written["transfer"]["temperature"]
+    assert list(config.transfer.calibration) == written["transfer"]["calibration"]
+    assert len(config.transfer.calibration) == 4
+    votes = model.head.first.weight.numel(), model.head.last.weight.numel()
+    assert votes == SHIPPED[name]
+    assert not model.training
+    state, stored = model.state_dict(), numpy_file(file)
+    assert {key for key in state if key.startswith("head.")} == {key for key in stored if key.startswith("head.")}
+    for key, values in stored.items():
+        np.testing.assert_array_equal(state[key].numpy(), values.astype(state[key].numpy().dtype))
 
 
 def test_a_model_without_its_backbone_says_which() -> None:
-    with pytest.raises(WeightsError, match=r"comes without its backbone \(ResNet-50 of He et al.*name the file"):
+    with pytest.raises(WeightsError, match=r"ResNet-50 of He et al"):
         load_model("chmnet-r50")
-
-
-@pytest.mark.slow
-def test_the_resnet_model_is_the_one_that_is_described(shared: Path) -> None:
-    model = load_model("chmnet-r50", backbone_weights=shared / "weights" / "resnet50_he_conv4.safetensors")
-    calibration = {"calibration": model.config.transfer.calibration}
-    assert model.config == MODELS["chmnet-r50"].config.replace(transfer=calibration)
 
 
 def test_a_trained_model_takes_no_changes() -> None:
     for changes in ({"backbone": "resnet50"}, {"changes": {"upsample": 1}}):
-        with pytest.raises(WeightsError, match="chmnet-lite was trained as it is; only hough-prior"):
+        with pytest.raises(WeightsError, match="chmnet-lite was trained"):
             load_model("chmnet-lite", **changes)
