@@ -1,4 +1,4 @@
-"""All measurements as a list of steps, whose results make one report that JSON can hold."""
+"""All measurements as a list of steps that fill one report, ready for JSON."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ class Plan:
     sizes: tuple[int, ...] = (120, 240, 360, 480)
     """Sides of the square images whose growth is measured."""
     cached_pairs: tuple[int, ...] = (1, 10, 100)
-    """Numbers of pairs that are matched with features known."""
+    """Numbers of pairs to match on cached features."""
     repeats: int = 9
     cases: dict[str, Case] | None = None
     """Convolutions; the two votes of the paper's network if ``None``."""
@@ -173,7 +173,7 @@ def run(wanted: Plan, track: Callable[[Sequence[Step]], Iterable[Step]] = iter) 
 
 
 def describe_machine() -> dict[str, Any]:
-    """What numbers depend on; nothing that names the machine."""
+    """What measurements depend on; nothing that identifies the machine."""
     return {
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
@@ -186,5 +186,5 @@ def describe_machine() -> dict[str, Any]:
 
 @lru_cache
 def _matrix_product_rate(threads: int) -> int:
-    """Measured once: a process that makes many reports has one machine."""
+    """Measured once per process."""
     return round(matrix_product_rate())

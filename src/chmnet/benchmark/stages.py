@@ -87,7 +87,7 @@ def _observed(network: Network, stopwatch: Stopwatch) -> Iterator[None]:
 
 @contextmanager
 def _replaced(owner: nn.Module, method: str, stopwatch: Stopwatch, before: str, after: str) -> Iterator[None]:
-    """Let a method of one object switch the stopwatch when it begins and when it has ended."""
+    """Let a method of one object switch the stopwatch before and after it runs."""
     original: Callable[..., Any] = getattr(owner, method)
 
     @wraps(original)

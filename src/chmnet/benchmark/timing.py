@@ -59,7 +59,7 @@ Runs = dict[str, list[float]]
 
 
 def time_together(functions: Mapping[str, Callable[[], Any]], repeats: int) -> Runs:
-    """Seconds of each run; the functions take turns, so that a slow moment of the machine hits all of them."""
+    """Seconds of each run; the functions take turns, so that a slow moment of the machine affects all of them."""
     seconds: Runs = {name: [] for name in functions}
     for function in functions.values():
         function()  # warm up
@@ -90,14 +90,14 @@ def summary(seconds: list[float]) -> dict[str, float]:
 
 
 def matrix_product_rate(side: int = 1536, repeats: int = 7) -> float:
-    """Multiply-adds a second of a dense float32 matrix product: the best this machine can do."""
+    """Multiply-adds per second of a dense float32 matrix product: the best this machine can do."""
     a, b = torch.rand(side, side), torch.rand(side, side)
     seconds = time_together({"product": lambda: a @ b}, repeats)["product"]
     return side**3 / statistics.median(seconds)
 
 
 def wait_for_device() -> None:
-    """Wait for the queued work of a GPU: until then the clock does not show what it took."""
+    """Wait for the queued work of a GPU: its time counts only when it is done."""
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
     elif torch.backends.mps.is_available():

@@ -17,7 +17,7 @@ SHARINGS = ("psi", "iso", "full")
 
 
 def measure(store: Store) -> Figures:
-    """How weights go with offsets and distances, and how much of each kernel the two ways of sharing explain."""
+    """Correlation of weights with offsets and distances, and the variance that psi and iso groups explain."""
     rows: dict[str, Any] = {}
     layers = {sharing: _layers(store, sharing) for sharing in SHARINGS}
     for sharing, votes in layers.items():
@@ -58,7 +58,7 @@ def _correlation(one: Tensor, other: Tensor) -> float:
 
 
 def _explained(kernel: Tensor, index: Tensor) -> float:
-    """The share of a kernel's variance that is left when each group of taps has its mean."""
+    """The share of a kernel's variance that the means of the groups of taps explain."""
     values, groups = kernel.flatten(), index.flatten()
     number = int(groups.max()) + 1
     sums = torch.zeros(number, dtype=values.dtype).index_add(0, groups, values)

@@ -1,4 +1,4 @@
-"""Table 1: PCK of our models and baselines on the benchmarks at hand, beside the published rows."""
+"""Table 1: PCK of our models and baselines on the available benchmarks, and the published rows."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +17,7 @@ RESNET50 = "resnet50"
 
 
 def models(store: Store) -> dict[str, Model]:
-    """Baselines and trained models; those on ResNet-50 where its weights are at hand.
+    """Baselines and trained models; those on ResNet-50 if its weights are given.
 
     Labels are those of other experiments: they name the files of predictions, which all share.
     """

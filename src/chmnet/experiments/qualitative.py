@@ -1,4 +1,4 @@
-"""Pictures warped onto others by a thin-plate spline, and what goes wrong, with lines as long as the errors."""
+"""Pictures warped onto others by a thin-plate spline, and failures, with lines as long as the errors."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,7 +24,7 @@ POINTS = np.array([[0.04, 0.45], [0.1, 0.26], [0.43, 0.27], [0.89, 0.24], [0.35,
 
 
 def measure(store: Store) -> Figures:
-    """How PCK is spread over the pairs of each benchmark: the best, the middle, the lost."""
+    """How PCK is spread over the pairs of each benchmark: all keypoints right, half, none."""
     store.check_examples()
     rows: dict[str, Any] = {}
     for name in MODELS:
@@ -88,7 +88,7 @@ def _open(pair: Pair) -> tuple[Image.Image, Image.Image]:
 
 
 def _draw_warps(matchers: Mapping[str, Matcher], pairs: list[tuple[str, Image.Image, Image.Image]]) -> Image.Image:
-    """A row a pair: source, target, and the source warped by each model."""
+    """A row per pair: source, target, and the source warped by each model."""
     pictures, captions = [], []
     for title, source, target in pairs:
         pictures += [source, target]
@@ -100,7 +100,7 @@ def _draw_warps(matchers: Mapping[str, Matcher], pairs: list[tuple[str, Image.Im
 
 
 def _warp(result: MatchResult) -> Image.Image:
-    """Through the confident matches; where these are too few, a grey picture says that there is no warp."""
+    """Through the confident matches; a grey picture where these are too few."""
     try:
         return result.warp("tps")
     except InputError:
@@ -109,7 +109,7 @@ def _warp(result: MatchResult) -> Image.Image:
 
 
 def _draw_known_failures(matcher: Matcher, picture: Image.Image) -> Image.Image:
-    """A picture matched with itself mirrored and turned: the truth is known, and votes of one offset lose it."""
+    """A picture matched with itself mirrored and turned: the true positions are known; votes fail."""
     shares = POINTS
     changed = {
         "mirrored": (ImageOps.mirror(picture), np.column_stack([1 - shares[:, 0], shares[:, 1]])),

@@ -15,7 +15,7 @@ RECIPE: dict[str, Any] = {
         "transfer": {"temperature": 0.003},
     },
     "init": "random",
-    # A hundred steps: without the second loss and a low temperature, votes would hardly have begun to learn.
+    # A hundred steps: without the second loss and a low temperature, votes would hardly learn.
     "match_loss": 0.1,
     "match_temperature": 0.01,
     "epochs": 1,
@@ -30,7 +30,7 @@ RECIPE: dict[str, Any] = {
         {"dataset": "pf-pascal", "count": 400},
         {"dataset": "animal-pose", "maximum_pairs": 1000, "count": 400},
     ],
-    "validation": [],  # the last weights count: nothing is chosen
+    "validation": [],  # no selection: the last weights are used
 }
 
 VARIANTS: dict[str, dict[str, Any]] = {

@@ -31,7 +31,7 @@ SLICES_DRAWN = 9
 """Of kernels with more distinct slices, those nearest to the match's own scales are drawn."""
 
 CHANNELS_DRAWN = 4
-"""Of layers with several channels, so many kernels are drawn."""
+"""Kernels drawn of a layer with several channels."""
 
 SHARING = {
     "psi": "shared by offset and positions (psi)",
@@ -246,7 +246,7 @@ def _draw_map(canvas: Canvas, corner: np.ndarray, taps: list[Tap], window: int) 
 
 
 def _arrow(canvas: Canvas, start: np.ndarray, end: np.ndarray, shade: Colour, cell: float) -> None:
-    """An arrow that keeps to its right: the one that goes back lies beside it, not on it."""
+    """An arrow, shifted to its right: the opposite arrow lies beside it."""
     along = (end - start) / np.linalg.norm(end - start)
     across = np.array([-along[1], along[0]])
     start, end = (

@@ -46,7 +46,7 @@ def draw_keypoints(
     for number in np.flatnonzero(placed):
         if sure is None or sure[number]:
             canvas.numbered(places[number], str(number + 1), colour(int(number)), radius)
-    for number in np.flatnonzero(placed):  # on top: they are what the reader looks for
+    for number in np.flatnonzero(placed):  # on top: these are to be checked
         if sure is not None and not sure[number]:
             canvas.numbered(places[number], f"{number + 1}?", colour(int(number)), radius * 1.2, hollow=True)
     return canvas.picture()

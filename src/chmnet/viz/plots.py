@@ -16,7 +16,7 @@ Points = Sequence[tuple[float, float]]
 Runs = Sequence[float]
 
 LEGEND_INSIDE = 4
-"""A legend of at most so many lines stands inside the axes."""
+"""Most lines of a legend inside the axes."""
 
 # Colour, hatching, dashes and marks all tell the two apart: any one of them is enough.
 CANDIDATES = (
