@@ -179,6 +179,15 @@ def test_features_of_another_model_are_refused(matcher: Matcher, paths: list[Pat
     assert same.match(matcher.extract(paths[0]), paths[1]) == matcher.match(*paths[:2])
 
 
+def test_models_of_the_same_weights_and_other_scales_share_no_features(paths: list[Path]) -> None:
+    networks = [load_model("hough-prior", changes={**SMALL, **more}) for more in ({}, {"dimensions": "6d-4d"})]
+    with FeatureCache[Features]() as cache:
+        for network in networks:
+            matcher = Matcher(network, device="cpu", cache=cache)
+            assert len(matcher.extract(paths[0]).levels) == len(network.head.scales)
+    assert cache.computed == 2
+
+
 def test_a_fingerprint_is_computed_only_when_compared(matcher: Matcher, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(module: object) -> str:
         raise AssertionError("hashed")

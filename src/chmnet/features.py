@@ -42,15 +42,19 @@ class Fingerprint:
 
     Args:
         module: the network, or a hash that is known already.
+        facts: what else decides the features of a network.
     """
 
-    def __init__(self, module: nn.Module | str) -> None:
+    def __init__(self, module: nn.Module | str, facts: str = "") -> None:
         self._module = module
+        self._facts = facts
 
     @cached_property
     def value(self) -> str:
         """The hash."""
-        return self._module if isinstance(self._module, str) else hash_weights(self._module)
+        if isinstance(self._module, str):
+            return self._module
+        return hashlib.sha256(f"{hash_weights(self._module)} {self._facts}".encode()).hexdigest()
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Fingerprint) and self.value == other.value)

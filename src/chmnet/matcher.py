@@ -70,7 +70,7 @@ class Matcher:
         self.memory_mb = memory_mb
         self.cache = cache
         self.image_size: Size = image_size or (self.model.config.image_size[0], self.model.config.image_size[1])
-        self.fingerprint = Fingerprint(self.model)
+        self.fingerprint = Fingerprint(self.model, f"{self.model.config.backbone} {self.model.head.scales}")
 
     def extract(self, picture: Matchable, branch: str = "source", owner: str = "") -> Features:
         """All that matching needs of a picture, or of a view of one; from the cache, if there is one.
