@@ -18,10 +18,12 @@ from chmnet.annotation.vote import join_votes
 from chmnet.formats import read_npz
 from chmnet.matcher import Matcher, MatchResult
 from chmnet.viz.kernels import draw_kernels, titled_kernels
+from chmnet.web.app import create_app
 from chmnet.web.container import unpack
-from chmnet.weights import load_model
+from chmnet.web.settings import Settings
+from chmnet.weights import load_model, save_model
 
-from .conftest import DONKEY, EXAMPLES, ZEBRA, assert_refused, load, picture_file
+from .conftest import ADDRESS, DONKEY, EXAMPLES, ZEBRA, assert_refused, load, picture_file
 
 POINTS = [[7.0, 72.0], [85.0, 44.0], [178.25, 38.5]]
 NOBODY = "0" * 32
@@ -107,23 +109,28 @@ def test_pair_for_the_page_holds_positions_and_votes(client: TestClient, pair: s
 
 def test_a_known_picture_is_not_computed_again(client: TestClient) -> None:
     service = client.app.state.service  # type: ignore[attr-defined]
-    token = (
-        load(client, picture_file(seed=1)),
-        load(client, picture_file(seed=2)),
-        load(client, picture_file(seed=3)),
-    )
-    first = unpack(client.get(f"/api/pairs/{token[0]}/{token[1]}").content)[0]
-    assert first["milliseconds"] > 0
-    before = service.features.bytes
-    client.get(f"/api/pairs/{token[0]}/{token[2]}")
-    assert service.features.bytes == pytest.approx(before * 1.0 + before_one(service, token[2]), abs=1)
-    assert unpack(client.get(f"/api/pairs/{token[0]}/{token[1]}").content)[0]["milliseconds"] is None
+    first, second, third = (load(client, picture_file(seed=seed)) for seed in (1, 2, 3))
+    computed = service.features.computed
+    assert unpack(client.get(f"/api/pairs/{first}/{second}").content)[0]["milliseconds"] > 0
+    assert service.features.computed == computed + 2
+    client.get(f"/api/pairs/{first}/{third}")
+    assert service.features.computed == computed + 3
+    assert unpack(client.get(f"/api/pairs/{first}/{second}").content)[0]["milliseconds"] is None
 
 
-def before_one(service: Any, picture: str) -> int:
-    """Bytes of the features of one picture."""
-    found = [value for (_, key), value in service.features._values.items() if key[0] == picture]
-    return sum(level.numel() * level.element_size() for level in found[0].levels)
+def test_a_model_of_another_input_size_decodes_the_file_again(tmp_path: Path) -> None:
+    file = tmp_path / "small.safetensors"
+    save_model(load_model("nearest-neighbour", changes={"image_size": (160, 128)}), file)
+    app = create_app(Settings(models={"small": file}))
+    with TestClient(app, base_url=ADDRESS) as client:
+        pair = [load(client, path.read_bytes()) for path in (DONKEY, ZEBRA)]
+        answer = client.get(f"/api/pairs/{pair[0]}/{pair[1]}?model=small")
+        decoded: list[bytes] = []
+        app.state.service.decoder.decode = decoded.append
+        client.get(f"/api/pairs/{pair[1]}/{pair[0]}?model=small")
+    expected = chmnet.match(DONKEY, ZEBRA, model=file)
+    np.testing.assert_allclose(unpack(answer.content)[1]["positions"], expected.forward.positions, atol=1e-4)
+    assert decoded == []  # the features of both are known
 
 
 def test_matches_flow_and_warp(client: TestClient, pair: str, result: MatchResult, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from chmnet.errors import InputError
 from chmnet.web.answers import WebError, answer
 from chmnet.web.decoder import answer_all, decode_here
-from chmnet.web.models import ModelShelf, offers
+from chmnet.web.models import Models, offers
 from chmnet.web.security import HEADERS, host_allowed
 from chmnet.web.service import Pair
 from chmnet.web.sessions import Session, Sessions
@@ -273,19 +273,19 @@ def test_forget(client: TestClient) -> None:
     service = client.app.state.service  # type: ignore[attr-defined]
     mine = load(client, picture_file(seed=10))
     client.get(f"/api/pairs/{mine}/{mine}")
-    before = service.features.bytes, service.results.bytes
+    before = service.features.nbytes, service.results.nbytes
     assert client.delete("/api/session").status_code == 204
     assert_refused(client.get(f"/api/pairs/{mine}/{mine}"), 404)
-    assert service.features.bytes < before[0]
-    assert service.results.bytes < before[1]
+    assert service.features.nbytes < before[0]
+    assert service.results.nbytes < before[1]
 
 
 def test_one_shot_matches_leave_nothing(client: TestClient) -> None:
     service = client.app.state.service  # type: ignore[attr-defined]
-    before = service.features.bytes, service.results.bytes, len(service.sessions)
+    before = service.features.nbytes, service.results.nbytes, len(service.sessions)
     files = {"source": picture_file(seed=11), "target": picture_file(seed=12)}
     assert client.post("/api/match", files=files).status_code == 200
-    assert (service.features.bytes, service.results.bytes, len(service.sessions)) == before
+    assert (service.features.nbytes, service.results.nbytes, len(service.sessions)) == before
 
 
 def test_small_files_count_with_the_pixels_kept_of_them(limited: Limited) -> None:
@@ -300,10 +300,10 @@ def test_what_is_computed_for_a_session_that_has_ended_goes_at_once(client: Test
     mine = load(client, picture_file(seed=21))
     token = client.cookies["chmnet-session"]
     picture = service.sessions.find(token).pictures[mine]
-    before = service.features.bytes, service.results.bytes
+    before = service.features.nbytes, service.results.nbytes
     service.sessions.end(token)  # while its pair waits for the network
     service.match_now(Pair(picture, picture, "chmnet-lite"))
-    assert (service.features.bytes, service.results.bytes) == before
+    assert (service.features.nbytes, service.results.nbytes) == before
 
 
 def test_many_clients_open_sessions_at_once(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -333,7 +333,7 @@ def test_a_model_file_that_cannot_be_loaded_is_told_without_its_path(
 ) -> None:
     file = tmp_path / "broken.safetensors"
     file.write_bytes(b"nonsense")
-    shelf = ModelShelf(offers({"mine": file}), 1)
+    shelf = Models(offers({"mine": file}), 1)
     with pytest.raises(WebError, match="the model mine cannot be loaded") as refusal:
         shelf.take("mine")
     assert str(tmp_path) not in str(answer(refusal.value).body)

@@ -9,6 +9,7 @@ from typing import Any
 
 from chmnet.config import ModelConfig
 from chmnet.errors import ChmnetError
+from chmnet.features import FeatureCache, Features
 from chmnet.matcher import Matcher
 from chmnet.nn.chmnet import CHMNet
 from chmnet.viz.kernels import draw_kernels, titled_kernels
@@ -73,17 +74,21 @@ def offers(files: Mapping[str, Path]) -> dict[str, Offer]:
     return found
 
 
-class ModelShelf:
+class Models:
     """Loads models. Only the worker thread takes from it.
 
     Args:
         offers: what there is to choose from.
         most: how many stay loaded.
+        cache: keeps the features that they compute.
     """
 
-    def __init__(self, offers: Mapping[str, Offer], most: int) -> None:
+    def __init__(
+        self, offers: Mapping[str, Offer], most: int, cache: FeatureCache[Features] | None = None
+    ) -> None:
         self.offers = offers
         self.most = most
+        self.cache = cache
         self._loaded: OrderedDict[str, Matcher] = OrderedDict()
         self._drawn: dict[str, bytes] = {}
 
@@ -104,7 +109,7 @@ class ModelShelf:
             WebError: it cannot be loaded.
         """
         if name not in self._loaded:
-            self._loaded[name] = Matcher(self._load(name))
+            self._loaded[name] = Matcher(self._load(name), cache=self.cache)
             while len(self._loaded) > self.most:
                 self._loaded.popitem(last=False)
         self._loaded.move_to_end(name)
@@ -130,4 +135,4 @@ class ModelShelf:
             raise WebError(500, f"the model {name} cannot be loaded", "choose another; the log says why") from None
 
 
-__all__ = ["DEFAULT_MODEL", "ModelShelf", "Offer", "offers"]
+__all__ = ["DEFAULT_MODEL", "Models", "Offer", "offers"]

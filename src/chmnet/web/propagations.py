@@ -204,7 +204,7 @@ async def propagate(
 
     Several labelled pictures take a vote, as those of `chmnet propagate` do.
     """
-    model = service.shelf.check(wish.model)
+    model = service.models.check(wish.model)
     if len({len(source.points) for source in wish.sources}) > 1:
         raise WebError(422, "labelled pictures have different numbers of points", "write null for those not seen")
     sources = [_labelled(source, service, session) for source in wish.sources]

@@ -18,11 +18,10 @@ from chmnet.web.answers import (
     WebError,
 )
 from chmnet.web.container import flow_file, pack_result, warp_file
-from chmnet.web.decoder import FORMATS
-from chmnet.web.examples import example_pairs
+from chmnet.web.decoder import FORMATS, media_type
 from chmnet.web.models import DEFAULT_MODEL, Offer
 from chmnet.web.service import Pair, Service, Timed
-from chmnet.web.sessions import Session, StoredPicture
+from chmnet.web.sessions import Session, StoredPicture, example_pairs
 from chmnet.web.uploads import read_match_form
 
 COOKIE = "chmnet-session"
@@ -72,7 +71,7 @@ async def get_pair(
     model: ModelName = DEFAULT_MODEL,
 ) -> Pair:
     """The two pictures of a path, and the model."""
-    service.shelf.check(model)
+    service.models.check(model)
     return Pair(service.find_picture(session, source), service.find_picture(session, target), model)
 
 
@@ -104,7 +103,7 @@ async def status(service: TheService) -> StatusAnswer:
 @router.get("/models", summary="Models to choose from")
 async def models(service: TheService) -> list[ModelAnswer]:
     """The default one comes with chmnet; files come from `chmnet serve --model`."""
-    return [_model(name, offer) for name, offer in service.shelf.offers.items()]
+    return [_model(name, offer) for name, offer in service.models.offers.items()]
 
 
 def _model(name: str, offer: Offer) -> ModelAnswer:
@@ -149,7 +148,9 @@ async def example_file(picture: PictureId, service: TheService) -> Response:
     if picture not in service.examples:
         raise WebError(404, "there is no such example", "GET /api/examples lists them")
     stored = service.examples[picture].picture
-    return Response(stored.data, media_type=stored.media_type, headers={"Cache-Control": "private, max-age=3600"})
+    return Response(
+        stored.data, media_type=media_type(stored.data), headers={"Cache-Control": "private, max-age=3600"}
+    )
 
 
 # ---------------------------------------------------------------- pictures of a session
@@ -257,7 +258,7 @@ async def match(request: Request, service: TheService) -> MatchAnswer:
     limits = service.settings.limits
     with service.bodies.reading(request, 2 * limits.upload_bytes + limits.body_bytes) as body:
         form = await read_match_form(body, DEFAULT_MODEL)
-        service.shelf.check(form.model)
+        service.models.check(form.model)
 
         def answer(found: Timed) -> MatchAnswer:
             result = found.result

@@ -10,16 +10,13 @@ from typing import NamedTuple, TypeVar
 from PIL import Image
 from starlette.requests import Request
 
-from chmnet.features import Features
-from chmnet.matcher import Matcher
-from chmnet.pictures import Picture
+from chmnet.features import FeatureCache, Features
+from chmnet.pictures import Size
 from chmnet.result import MatchResult
 from chmnet.web.answers import WebError
-from chmnet.web.decoder import media_type
-from chmnet.web.examples import load_examples
-from chmnet.web.models import DEFAULT_MODEL, ModelShelf, offers
+from chmnet.web.models import DEFAULT_MODEL, Models, offers
 from chmnet.web.queue import WorkQueue
-from chmnet.web.sessions import PUBLIC, OwnedCache, Session, Sessions, StoredPicture, content_id
+from chmnet.web.sessions import PUBLIC, Session, Sessions, StoredPicture, content_id, load_examples
 from chmnet.web.settings import Settings
 from chmnet.web.uploads import Bodies, Decoder
 from chmnet.weights import MODELS
@@ -59,13 +56,13 @@ class Service:
         limits = settings.limits
         self.settings = settings
         self._to_tell: list[Callable[[str], None]] = []
-        self.shelf = ModelShelf(offers(settings.models), limits.loaded_models)
+        self.features = FeatureCache[Features](limits.feature_bytes, disk=False)
+        self.results = FeatureCache[MatchResult](limits.result_bytes, disk=False)
+        self.models = Models(offers(settings.models), limits.loaded_models, self.features)
         self.queue = WorkQueue("matching", limits.queue)
         self.decoding = WorkQueue("decoding", limits.queue)
         self.decoder = Decoder(limits.decode_seconds, limits.pixels)
-        self.features: OwnedCache[Features] = OwnedCache(limits.feature_bytes, _bytes)
         self._one_shot: set[str] = set()
-        self.results: OwnedCache[MatchResult] = OwnedCache(limits.result_bytes, _bytes)
         self.bodies = Bodies(limits)
         self.sessions = Sessions(limits, self.forget)
         self.examples = load_examples(settings.examples, MODELS[DEFAULT_MODEL].config.image_size, limits)
@@ -95,7 +92,7 @@ class Service:
     def start(self) -> None:
         """Make the first request as fast as the others: start the decoder, load the default model."""
         self.decoder.start()
-        self.shelf.take(DEFAULT_MODEL)
+        _ = self.models.take(DEFAULT_MODEL).fingerprint.value
 
     def stop(self) -> None:
         """Take no more work. Safe inside a signal handler."""
@@ -123,7 +120,7 @@ class Service:
             return self.examples[key].picture
         self.sessions.check_room(session, len(data))
         picture = await self.read_picture(data, session.token, request)
-        self.sessions.check_room(session, picture.bytes())  # others may have come in the meantime
+        self.sessions.check_room(session, picture.nbytes)  # others may have come in the meantime
         session.pictures[key] = picture
         return picture
 
@@ -131,8 +128,7 @@ class Service:
         """Decode a picture file without keeping it."""
         size = MODELS[DEFAULT_MODEL].config.image_size
         decoded = await self.decoding.run(lambda: self.decoder.decode(data, size), request)
-        kind = media_type(data) or ""
-        return StoredPicture(content_id(data), data, kind, decoded.size, decoded.picture, owner)
+        return StoredPicture(data, decoded.size, decoded.picture, owner)
 
     def find_picture(self, session: Session, key: str) -> StoredPicture:
         """A picture of this session, or an example.
@@ -154,7 +150,7 @@ class Service:
 
     async def ask(self, pair: Pair, question: Callable[[Timed], Answer], request: Request) -> Answer:
         """Answer a question about a pair on the worker thread."""
-        self.shelf.check(pair.model)
+        self.models.check(pair.model)
         return await self.queue.run(lambda: question(self.match_now(pair)), request)
 
     async def draw_kernels(self, model: str, request: Request) -> bytes:
@@ -163,21 +159,24 @@ class Service:
         Raises:
             InputError: the model has no votes.
         """
-        self.shelf.check(model)
-        return await self.queue.run(lambda: self.shelf.draw_kernels(model), request)
+        self.models.check(model)
+        return await self.queue.run(lambda: self.models.draw_kernels(model), request)
 
     def match_now(self, pair: Pair) -> Timed:
         """Match on this thread, which must be the worker's."""
-        known = self.results.get(pair.owner, _key(pair))
+        key = (pair.source.id, pair.target.id, pair.model)
+        known = self.results.find(key, pair.owner)
         if known is not None:
             return Timed(known, None)
         started = time.perf_counter()
-        matcher = self.shelf.take(pair.model)
-        source = self._extract(matcher, pair.source, pair.model, "source")
-        target = self._extract(matcher, pair.target, pair.model, "target")
+        matcher = self.models.take(pair.model)
+        source, target = (
+            matcher.extract(picture.at(matcher.image_size, self._pixels), branch, picture.owner)
+            for picture, branch in ((pair.source, "source"), (pair.target, "target"))
+        )
         result = matcher.match(source, target, scales=True)
-        _ = result.confidence  # also positions: computed here, not by the thread that answers
-        self.results.put(pair.owner, _key(pair), result)
+        _ = result.forward  # computed here, not by the thread that answers
+        self.results.put(key, result, pair.owner)
         self._drop_what_nobody_waits_for(pair)
         seconds = time.perf_counter() - started
         logger.info("matched a pair with %s in %.0f ms", pair.model, 1000 * seconds)
@@ -190,24 +189,5 @@ class Service:
                 self.features.drop(owner)
                 self.results.drop(owner)
 
-    def _extract(self, matcher: Matcher, picture: StoredPicture, model: str, branch: str) -> Features:
-        """A picture's features, computed once for each model (and branch, where the two differ)."""
-        branch = branch if matcher.model.target_backbone is not None else "source"
-        known = self.features.get(picture.owner, (picture.id, model, branch))
-        if known is not None:
-            return known
-        size = matcher.model.config.image_size
-        pixels = picture.small
-        if (pixels.height, pixels.width) != size:
-            pixels = self.decoder.decode(picture.data, size).picture
-        features = matcher.extract(Picture(pixels, picture.size), branch)
-        self.features.put(picture.owner, (picture.id, model, branch), features)
-        return features
-
-
-def _key(pair: Pair) -> tuple[str, str, str]:
-    return pair.source.id, pair.target.id, pair.model
-
-
-def _bytes(value: Features | MatchResult) -> int:
-    return value.nbytes
+    def _pixels(self, data: bytes, size: Size) -> Image.Image:
+        return self.decoder.decode(data, size).picture

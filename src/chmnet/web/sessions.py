@@ -1,21 +1,25 @@
-"""Pictures that people loaded: in memory only, each tied to a session, forgotten when the session ends."""
+"""Pictures that the server keeps: in memory only, each tied to a session and forgotten with it; and examples."""
 
 import hashlib
+import logging
 import secrets
-import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from pathlib import Path
+from typing import NamedTuple
 
 from PIL import Image
 
-from chmnet.geometry import Size
+from chmnet.data.examples import PAIRS
+from chmnet.errors import InputError
+from chmnet.pictures import Picture, Size
 from chmnet.web.answers import WebError
+from chmnet.web.decoder import decode_here, media_type
 from chmnet.web.settings import Limits
 
-Value = TypeVar("Value")
+logger = logging.getLogger(__name__)
 
 PUBLIC = ""
 """The owner of example pictures: no session, and no end."""
@@ -23,22 +27,54 @@ PUBLIC = ""
 IDLE_SECONDS = 60.0
 """When memory is short, sessions that asked nothing for this long are ended early, the idlest first."""
 
+MOST_EXAMPLES = 24
 
-@dataclass(frozen=True)
-class StoredPicture:
-    """A picture file in memory; pixels are decoded again when they are needed at another size."""
 
-    id: str
-    data: bytes = field(repr=False)
-    media_type: str
-    size: Size
-    small: Image.Image = field(repr=False)
-    """At the input size of the default model."""
-    owner: str = field(default=PUBLIC, repr=False)
+class StoredPicture(Picture):
+    """A picture file in memory, with its pixels at the input size of the default model.
 
-    def bytes(self) -> int:
+    Args:
+        data: the file.
+        size: (height, width) of the whole picture.
+        pixels: the picture at the size of a network's input, or what decodes it when it is asked for.
+        owner: token of its session.
+    """
+
+    def __init__(
+        self, data: bytes, size: Size, pixels: Image.Image | Callable[[], Image.Image], owner: str = PUBLIC
+    ) -> None:
+        super().__init__(data, size)
+        self.id = content_id(data)
+        self.data = data
+        self.owner = owner
+        self._pixels = pixels
+
+    @property
+    def image(self) -> Image.Image:
+        """Its pixels at the size of a network's input."""
+        return self._pixels if isinstance(self._pixels, Image.Image) else self._pixels()
+
+    @property
+    def key(self) -> tuple[str]:
+        """The name of the file by its content."""
+        return (self.id,)
+
+    @property
+    def nbytes(self) -> int:
         """Memory that it takes; Pillow keeps four bytes a pixel."""
-        return len(self.data) + 4 * self.small.width * self.small.height
+        kept = self._pixels.width * self._pixels.height if isinstance(self._pixels, Image.Image) else 0
+        return len(self.data) + 4 * kept
+
+    def at(self, size: Size, decode: Callable[[bytes, Size], Image.Image]) -> "StoredPicture":
+        """The picture for a network whose input has another size: decoded when its pixels are asked for.
+
+        Args:
+            size: (height, width).
+            decode: makes pixels of that size of the file.
+        """
+        if isinstance(self._pixels, Image.Image) and (self._pixels.height, self._pixels.width) == size:
+            return self
+        return StoredPicture(self.data, self.size, lambda: decode(self.data, size), self.owner)
 
 
 def content_id(data: bytes) -> str:
@@ -59,9 +95,10 @@ class Session:
     used: float
     pictures: dict[str, StoredPicture] = field(default_factory=dict)
 
-    def bytes(self) -> int:
+    @property
+    def nbytes(self) -> int:
         """Memory of its pictures."""
-        return sum(picture.bytes() for picture in self.pictures.values())
+        return sum(picture.nbytes for picture in self.pictures.values())
 
 
 class Sessions:
@@ -132,13 +169,13 @@ class Sessions:
             WebError: the session has too many pictures, or the memory is full of sessions in use.
         """
         limits = self.limits
-        if len(session.pictures) >= limits.session_pictures or session.bytes() + new_bytes > limits.session_bytes:
+        if len(session.pictures) >= limits.session_pictures or session.nbytes + new_bytes > limits.session_bytes:
             raise WebError(
                 413,
                 f"a session keeps at most {limits.session_pictures} pictures and {limits.session_bytes >> 20} MB",
                 "forget the pictures of this session (DELETE /api/session) and load fewer",
             )
-        while sum(each.bytes() for each in self._sessions.values()) + new_bytes > limits.picture_bytes:
+        while sum(each.nbytes for each in self._sessions.values()) + new_bytes > limits.picture_bytes:
             if not self._end_an_idle_one(but=session.token):
                 raise WebError(503, "the server's memory for pictures is full", "try again in a minute", 30)
 
@@ -161,50 +198,44 @@ class Sessions:
         return True
 
 
-class OwnedCache(Generic[Value]):
-    """Values that can be computed again, within so many bytes; the least recently used go first.
+# ---------------------------------------------------------------- examples
 
-    Args:
-        limit: bytes.
-        measure: bytes of one value.
 
-    Example:
-        >>> cache = OwnedCache(10, len)
-        >>> cache.put("anna", 1, b"12345678"); cache.put("bert", 1, b"1234")
-        >>> cache.get("anna", 1), cache.get("bert", 1)
-        (None, b'1234')
-    """
+class Example(NamedTuple):
+    """A picture and what to call it."""
 
-    def __init__(self, limit: int, measure: Callable[[Value], int]) -> None:
-        self.limit = limit
-        self.bytes = 0
-        self._measure = measure
-        self._values: OrderedDict[tuple[str, Hashable], Value] = OrderedDict()
-        self._lock = threading.Lock()
+    title: str
+    picture: StoredPicture
 
-    def get(self, owner: str, key: Hashable) -> Value | None:
-        """A value, if it is still there."""
-        with self._lock:
-            if (owner, key) not in self._values:
-                return None
-            self._values.move_to_end((owner, key))
-            return self._values[owner, key]
 
-    def put(self, owner: str, key: Hashable, value: Value) -> None:
-        """Keep a value, and as many of the others as fit beside it."""
-        with self._lock:
-            self._remove((owner, key))
-            self._values[owner, key] = value
-            self.bytes += self._measure(value)
-            while self.bytes > self.limit and self._values:
-                self._remove(next(iter(self._values)))
+def load_examples(folder: Path | None, size: Size, limits: Limits) -> dict[str, Example]:
+    """The pictures of a folder by content; files that are none are skipped and the log is told."""
+    found: dict[str, Example] = {}
+    files = sorted(path for path in folder.iterdir() if path.is_file()) if folder is not None else []
+    for path in files:
+        if len(found) == MOST_EXAMPLES or path.stat().st_size > limits.upload_bytes:
+            continue
+        data = path.read_bytes()
+        if media_type(data) is None:
+            continue
+        try:
+            decoded = decode_here(data, size, 0, limits.pixels)
+        except InputError as error:
+            logger.warning("the example %s is left out: %s", path.name, error)
+            continue
+        picture = StoredPicture(data, decoded.size, decoded.picture)
+        found[picture.id] = Example(_title(path), picture)
+    return found
 
-    def drop(self, owner: str) -> None:
-        """Forget everything of one owner."""
-        with self._lock:
-            for key in [key for key in self._values if key[0] == owner]:
-                self._remove(key)
 
-    def _remove(self, key: tuple[str, Hashable]) -> None:
-        if key in self._values:
-            self.bytes -= self._measure(self._values.pop(key))
+def example_pairs(examples: dict[str, Example]) -> list[tuple[str, str]]:
+    """Pairs to begin with: those that are known to go together, else each picture with the next."""
+    by_title = {example.title: key for key, example in examples.items()}
+    names = [(_title(Path(pair.source)), _title(Path(pair.target))) for pair in PAIRS]
+    known = [(by_title[a], by_title[b]) for a, b in names if a in by_title and b in by_title]
+    keys = list(examples)
+    return known or list(zip(keys[::2], keys[1::2], strict=False))
+
+
+def _title(path: Path) -> str:
+    return path.stem.replace("-", " ").replace("_", " ")
