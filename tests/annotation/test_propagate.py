@@ -179,7 +179,7 @@ def test_unreadable_and_vanishing_pictures_are_skipped(tmp_path: Path) -> None:
     assert [found.path.name for found in outcome.found] == ["good.png"]
     reasons = {one.path.name: one.reason for one in outcome.skipped}
     assert "not a picture" in reasons["text.png"]
-    assert "went away" in reasons["gone.png"]
+    assert "removed" in reasons["gone.png"]
     assert "there is no picture" in reasons["never.png"]
 
 

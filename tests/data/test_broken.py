@@ -249,10 +249,6 @@ SPAIR: dict[str, tuple[Break, str]] = {
         lambda root: write(root / trees.SPAIR_ANNOTATION, "[1]"),
         "must be an object, got [1]",
     ),
-    "version without flags": (
-        spair(lambda document: document.pop("occlusion")),
-        "there is no 'occlusion'; found 'src",
-    ),
     "flag out of range": (
         spair(lambda document: document.update(truncation=9)),
         "truncation must be 0, 1, 2 or 3",

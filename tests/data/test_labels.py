@@ -85,11 +85,11 @@ def test_objects_of_other_categories_may_be_broken(file: Path) -> None:
         (annotation(id=5001), "2 annotations have the id 5001; ids must differ"),
         (
             lambda document: document["images"][1].update(id=100),
-            "images entry 2: the id 100 is that of entry 1 too",
+            "images entry 2: entry 1 has the id 100",
         ),
         (
             lambda document: document["categories"][1].update(id=1),
-            "categories entry 2: the id 1 is that of entry 1",
+            "categories entry 2: entry 1 has the id 1",
         ),
         (lambda document: document["categories"][1].update(name="cup"), "two categories have the name 'cup'"),
         (lambda document: document["categories"][2].update(name=5), "category 9: 'name' must be a text"),

@@ -165,6 +165,22 @@ def test_spair(tmp_path: Path) -> None:
     assert "test.txt line 1" in pair.origin
 
 
+def test_spair_flags_may_be_missing(tmp_path: Path) -> None:
+    root = trees.make_spair(tmp_path)
+    trees.edit_json(root / trees.SPAIR_ANNOTATION, lambda document: document.pop("occlusion"))
+    pair = load_pairs("spair-71k", root)[0]
+    assert dict(pair.flags) == {"viewpoint": 0, "scale": 2, "truncation": 3}
+
+
+def test_spair_subset(shared: Path) -> None:
+    """A part of SPair-71k without flags, masks and names."""
+    pairs = load_pairs("spair-71k", shared / "datasets" / "SPair-71k-subset")
+    assert len(pairs) == 360
+    assert {pair.category for pair in pairs} == DATASETS["spair-71k"].categories
+    assert not any(pair.flags or pair.source.mask or pair.keypoint_names for pair in pairs)
+    assert_all_inside(pairs)
+
+
 def test_spair_masks(tmp_path: Path) -> None:
     pair = load_pairs("spair-71k", trees.make_spair(tmp_path))[0]
     assert pair.source.mask == tmp_path / "SPair-71k/Segmentation/cat/2007_000001.png"

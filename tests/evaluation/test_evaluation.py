@@ -113,7 +113,7 @@ def test_resumes_after_a_line_cut_short(
 def test_unfinished_is_not_scored(pairs: list[Pair], header: Header, tmp_path: Path) -> None:
     file = PredictionFile(tmp_path / "p.jsonl")
     file.start(header)
-    with pytest.raises(InputError, match="run the evaluation to its end"):
+    with pytest.raises(InputError, match="finish the evaluation"):
         evaluate(pairs, file, DEFAULT_PROTOCOLS["pf-willow"])
 
 

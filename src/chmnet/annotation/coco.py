@@ -14,8 +14,8 @@ from chmnet.data.coco import Category, Labels
 from chmnet.data.making_pairs import Instance
 from chmnet.geometry import Size, clip_points
 
-CONFIDENT, DOUBTFUL, ABSENT = 2, 1, 0
-"""COCO's v: to a person "visible", "labelled but not visible" and "not labelled"."""
+VISIBLE, NOT_VISIBLE, NOT_LABELLED = 2, 1, 0
+"""COCO's v. Here: confident, to be reviewed, and shown by no source."""
 
 EDGE_PX = 0.01
 """Points less than this outside a picture are there because of rounding."""
@@ -87,7 +87,7 @@ def to_coco(
 
 
 def doubtful_keypoints(moved: Moved, size: Size, minimum_confidence: float) -> np.ndarray:
-    """Which keypoints a person should look at: not confident, or outside the picture of (height, width).
+    """Which keypoints a person should review: not confident, or outside the picture of (height, width).
 
     Example:
         >>> moved = Moved("cat", np.array([[5.0, 5.0], [5.0, 99.0], [1.0, 1.0]]), np.array([0.9, 0.9, 0.2]))
@@ -102,7 +102,7 @@ def doubtful_keypoints(moved: Moved, size: Size, minimum_confidence: float) -> n
 def _describe(moved: Moved, size: Size, category: Category, minimum_confidence: float) -> Json:
     doubtful = doubtful_keypoints(moved, size, minimum_confidence)
     placed = ~np.isnan(moved.points).any(axis=1)
-    visibility = np.where(placed, np.where(doubtful, DOUBTFUL, CONFIDENT), ABSENT)
+    visibility = np.where(placed, np.where(doubtful, NOT_VISIBLE, VISIBLE), NOT_LABELLED)
     return {
         **_describe_points(clip_points(moved.points, size), visibility, size),
         "score": score(moved),
@@ -119,7 +119,7 @@ def _describe_source(instance: Instance) -> Json:
     assert instance.size is not None, "the labels were not checked"
     placed = ~np.isnan(instance.keypoints).any(axis=1)
     return {
-        **_describe_points(instance.keypoints, np.where(placed, CONFIDENT, ABSENT), instance.size),
+        **_describe_points(instance.keypoints, np.where(placed, VISIBLE, NOT_LABELLED), instance.size),
         "score": 1.0,
         "keypoint_confidence": placed.astype(float).tolist(),
         "needs_review": False,
@@ -128,7 +128,7 @@ def _describe_source(instance: Instance) -> Json:
 
 
 def _describe_points(points: np.ndarray, visibility: np.ndarray, size: Size) -> Json:
-    placed = visibility > ABSENT
+    placed = visibility > NOT_LABELLED
     rows = np.where(placed[:, None], points, 0.0).round(POINT_DECIMALS)
     box = _box(rows[placed], size)
     return {

@@ -105,7 +105,7 @@ def label_pairs(
     """Give pairs the keypoints that the members agree on; pairs with too few are left out.
 
     Args:
-        pairs: two pictures each, with the boxes of their objects; keypoints they have are not looked at.
+        pairs: two pictures each, with the boxes of their objects; keypoints they have are ignored.
         members: models whose scores are added up.
         config: which matches become keypoints.
         track: wraps the pairs, for a progress bar.

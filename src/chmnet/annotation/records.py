@@ -1,4 +1,4 @@
-"""What was found in each picture, and the file in which it waits until a run is finished."""
+"""What was found in each picture, and the file that keeps it until a run is finished."""
 
 import os
 from dataclasses import dataclass
@@ -51,8 +51,8 @@ def score(moved: Moved) -> float:
 class PartialFile:
     """The results of an unfinished run on disk, one line of JSON a picture.
 
-    What a run depends on beside the pictures stands in the file's header; each line knows the size and the time of
-    its picture's file. So another run never takes over what is not its own, but pictures may come and go.
+    The header says everything else that results depend on; each line has the size and the time of its picture's
+    file. So results of another run, or of a picture that has changed, are never used.
 
     Args:
         path: the file; :meth:`start` makes it.
@@ -69,11 +69,11 @@ class PartialFile:
         self._journal.read(self._take_line)
 
     def start(self, header: dict[str, Any], restart: bool = False) -> None:
-        """Begin a run, or go on with one that has the same header.
+        """Begin a run, or resume one that has the same header.
 
         Args:
             header: all that the results depend on.
-            restart: whether the results of another run may be thrown away.
+            restart: whether the results of another run may be deleted.
 
         Raises:
             InputError: the file belongs to another run, or cannot be written.
@@ -98,7 +98,7 @@ class PartialFile:
         """Keep what was found in a picture; the result has its numbers rounded."""
         key = _key(path)
         if key is None:
-            raise InputError(f"{path} went away while it was read")
+            raise InputError(f"{path} was removed while it was read")
         record = {
             "picture": key[0],
             "bytes": key[1],
@@ -117,7 +117,7 @@ class PartialFile:
         return self._take_record(record)
 
     def remove(self) -> None:
-        """The run is finished: what waited here is written elsewhere."""
+        """Delete the file, after the results were written elsewhere."""
         self.path.unlink(missing_ok=True)
 
     def __len__(self) -> int:

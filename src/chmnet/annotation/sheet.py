@@ -1,4 +1,4 @@
-"""A sheet to look at: what was labelled, and what was found, the least certain first."""
+"""A contact sheet for review: what was labelled, and what was found, the least confident first."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,7 @@ def draw_sheet(
 ) -> Image.Image:
     """A contact sheet: framed, a few labelled pictures; then results, the lowest mean confidence first.
 
-    Numbers are those of the category's keypoints, counted from 1; hollow marks with a question mark need a look.
+    Numbers are those of the category's keypoints, counted from 1; hollow marks with a question mark need review.
     """
     categories = {category.name: category for category in labels.categories}
     several = len(categories) > 1
@@ -36,7 +36,7 @@ def draw_sheet(
     for instance in labels.instances[:COLUMNS]:
         skeleton = categories[instance.category].skeleton
         drawing = draw_keypoints(to_picture(instance.path), instance.keypoints, None, skeleton, SIDE - 2 * FRAME)
-        drawing = ImageOps.expand(drawing, FRAME, rgb(colour(0)))  # at a glance, not one of the results
+        drawing = ImageOps.expand(drawing, FRAME, rgb(colour(0)))  # told apart from the results at a glance
         tiles.append((drawing, f"labelled: {_caption(instance.path.name, instance.category, several)}"))
     ranked = sorted(
         ((score(moved), result, moved) for result in found for moved in result.objects), key=lambda entry: entry[0]
@@ -46,9 +46,9 @@ def draw_sheet(
             picture = to_picture(result.path)
         except InputError:  # it was there a moment ago
             continue
-        sure = ~doubtful_keypoints(moved, result.size, minimum_confidence)
-        drawing = draw_keypoints(picture, moved.points, sure, categories[moved.category].skeleton, SIDE)
-        review = int(np.sum(~sure))
+        confident = ~doubtful_keypoints(moved, result.size, minimum_confidence)
+        drawing = draw_keypoints(picture, moved.points, confident, categories[moved.category].skeleton, SIDE)
+        review = int(np.sum(~confident))
         numbers = f"confidence {mean:.2f}" + (f", {review} to review" if review else "")
         # The name comes last: what is too long is cut off.
         tiles.append((drawing, f"{numbers}: {_caption(result.path.name, moved.category, several)}"))

@@ -1,4 +1,4 @@
-"""The pictures that someone means by a list of files and folders."""
+"""The pictures in a list of files and folders."""
 
 import os
 from collections.abc import Collection, Sequence
@@ -29,7 +29,7 @@ class Found(NamedTuple):
 def find_pictures(paths: Sequence[Path], leave_out: Collection[Path] = ()) -> Found:
     """Every picture once: files as they are named, folders with all below them in the order of their names.
 
-    Hidden files and folders (``.name``) inside of folders are passed over, and so are ``leave_out``.
+    Hidden files and folders (``.name``) inside of folders are skipped, and so are ``leave_out``.
 
     Example:
         >>> import tempfile

@@ -9,10 +9,10 @@ BANDWIDTH = 0.07
 """How near two predictions must be to support each other, as a share of the target's longer side."""
 
 STEPS = 20
-"""The mean moves less than a hundredth of a pixel long before."""
+"""Many more than needed: the mean then moves less than a hundredth of a pixel."""
 
 _LEAST = 1e-6
-"""Confidence that a prediction counts with at least, so that some place is found for every keypoint."""
+"""Confidence that a prediction counts with at least, so that every keypoint gets a position."""
 
 
 def join_votes(
@@ -55,16 +55,16 @@ def join_votes(
         ([[11.0, 10.0]], [0.8])
     """
     joined = np.full(points.shape[1:], np.nan)
-    sure = np.zeros(points.shape[1])
+    agreed = np.zeros(points.shape[1])
     bandwidth = BANDWIDTH * max(size)
     for index in range(points.shape[1]):
         seen = ~np.isnan(points[:, index]).any(axis=1)
         votes, weights = points[seen, index], confidence[seen, index]
         if len(votes) == 1:
-            joined[index], sure[index] = votes[0], weights[0]
+            joined[index], agreed[index] = votes[0], weights[0]
         elif len(votes):
-            joined[index], sure[index] = _join(votes, weights.clip(min=_LEAST), bandwidth)
-    return joined, sure
+            joined[index], agreed[index] = _join(votes, weights.clip(min=_LEAST), bandwidth)
+    return joined, agreed
 
 
 def _join(

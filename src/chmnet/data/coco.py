@@ -86,12 +86,12 @@ class Labels:
 
 
 def load_labels(file: str | Path, images_root: str | Path | None = None, categories: Sequence[str] = ()) -> Labels:
-    """All that a file of COCO keypoints says of its objects, for work in which a wrong label does harm.
+    """Read a file of COCO keypoints strictly: every picture is opened, and a wrong label is an error.
 
-    Unlike :func:`load_instances` it leaves nothing out in silence, and it opens every picture.
+    :func:`load_instances` leaves out keypoints outside of their image instead.
 
     Args:
-        file: a JSON file; crowds and objects without keypoints are passed over.
+        file: a JSON file; crowds and objects without keypoints are skipped.
         images_root: where the pictures lie; ``None``: beside the file, or in ``images/``. File names may lead
             anywhere from there, as in files that :mod:`chmnet.annotation` writes.
         categories: names of the categories wanted; none: all.
@@ -177,7 +177,7 @@ def _by_id(document: JsonObject, key: str, file: Path, on_problem: OnProblem) ->
         values = expect(entry[1], dict, "the entry", origin)
         identifier = field(values, "id", int, origin)
         if seen.setdefault(identifier, entry[0]) != entry[0]:
-            raise InputError(f"{origin}: the id {identifier} is that of entry {seen[identifier]} too")
+            raise InputError(f"{origin}: entry {seen[identifier]} has the id {identifier} too")
         return identifier, values
 
     return dict(read_all(enumerate(field(document, key, list, str(file)), start=1), read, on_problem))

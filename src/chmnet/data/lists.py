@@ -1,6 +1,6 @@
 """Lists of pairs in a file, so that an evaluation on made pairs can be repeated anywhere.
 
-A list is JSON with one pair a line; images stand in it as paths below the root that they were read from.
+A list is JSON with one pair a line; images are paths relative to the root that they were read from.
 """
 
 import json
@@ -87,7 +87,7 @@ def _side_as_json(side: AnnotatedImage, root: Path) -> dict[str, object]:
 def _relative(path: Path, root: Path) -> str:
     folder = _folder(root).absolute()  # not resolved: folders of images are often links
     if not path.absolute().is_relative_to(folder):
-        raise InputError(f"{path} does not lie below {folder}, and cannot stand in a list of its pairs")
+        raise InputError(f"{path} is not below {folder}; a list of pairs holds only pictures below its root")
     return path.absolute().relative_to(folder).as_posix()
 
 

@@ -13,7 +13,7 @@ from chmnet.geometry import Size
 from chmnet.pictures import Box
 
 MAX_INSTANCES = 2000
-"""Of a category with more objects a random choice of this many takes part: all against all must fit in memory."""
+"""Larger categories are sampled: the table of all pairs must fit in memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +70,7 @@ def make_pairs(
     """Pairs between different images of a category, with at least ``minimum_common`` keypoints seen in both.
 
     The same instances and seed always give the same pairs. The categories get equal shares of
-    ``maximum_pairs``; what one has too few pairs for goes to the others.
+    ``maximum_pairs``; what one cannot use goes to the others.
 
     Raises:
         InputError: no pair can be made, or an argument is not positive.

@@ -81,7 +81,7 @@ def load(root: str | Path, split: str = "test", on_problem: OnProblem = stop) ->
 def load_unlabelled(root: str | Path, split: str = "train", on_problem: OnProblem = stop) -> list[Pair]:
     """The pairs of one list without keypoints, each pair of pictures once, with the box of their largest object.
 
-    Mirrored rows and rows that exchange the two pictures say nothing new and are left out.
+    Mirrored rows and rows that exchange the two pictures add nothing and are left out.
     """
     folder = dataset_folder(root, FOLDER)
     reader = _Reader(folder)

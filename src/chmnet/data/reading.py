@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class LeftOutError(InputError):
-    """Something small that a reader leaves out and goes on, such as a keypoint outside its image."""
+    """Something small that a reader leaves out without stopping, such as a keypoint outside its image."""
 
 
 OnProblem = Callable[[InputError], None]
@@ -87,7 +87,7 @@ def dataset_folder(root: str | Path, folder: str) -> Path:
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is such a file; impossible names (too long, a zero byte) are no files, not errors."""
+    """Whether there is such a file; ``False`` for impossible names (too long, a zero byte)."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -179,7 +179,7 @@ def read_table(path: Path, columns: Sequence[str]) -> list[Row]:
 
 
 def shorten(value: object) -> str:
-    """A value as it may stand in a message.
+    """A value for a message, cut if it is long.
 
     Example:
         >>> shorten("a" * 100)
@@ -190,7 +190,7 @@ def shorten(value: object) -> str:
 
 
 def expect(value: object, kind: type[Kind], what: str, origin: str) -> Kind:
-    """The value, if it is of that kind (dict, list, str or int); a truth value is no number."""
+    """The value, if it is of that kind (dict, list, str or int); a boolean is not an int."""
     if not isinstance(value, kind) or isinstance(value, bool):
         raise InputError(f"{origin}: {what} must be {KIND_NAMES[kind]}, got {shorten(value)}")
     return value
@@ -242,7 +242,7 @@ def read_points(xs: Sequence[object], ys: Sequence[object], what: str, origin: s
         InputError: there are none, not as many x as y, or one is not a number.
     """
     if len(xs) != len(ys):
-        raise InputError(f"{origin}: {len(xs)} x and {len(ys)} y of {what}; there must be as many of both")
+        raise InputError(f"{origin}: {len(xs)} x and {len(ys)} y of {what}; their numbers must be equal")
     if not xs:
         raise InputError(f"{origin}: there are no {what}")
     return np.array([numbers(xs, f"x of {what}", origin), numbers(ys, f"y of {what}", origin)]).T
@@ -262,12 +262,12 @@ def check_same_number(source: np.ndarray, target: np.ndarray, origin: str) -> No
     if len(source) != len(target):
         raise InputError(
             f"{origin}: {len(source)} keypoints in the source and {len(target)} in the target; "
-            "there must be as many in both"
+            "their numbers must be equal"
         )
 
 
 def read_box(values: Sequence[object], origin: str) -> Box:
-    """A box as left, top, right, bottom; it must not be empty or turned inside out."""
+    """A box as left, top, right, bottom; right of left and bottom below top."""
     if len(values) != 4:
         raise InputError(f"{origin}: a box has 4 numbers, got {len(values)}")
     left, top, right, bottom = numbers(values, "the box", origin)

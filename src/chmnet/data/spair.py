@@ -42,7 +42,8 @@ occlusion: 0 none, 1 source, 2 target, 3 both."""
 def load(root: str | Path, split: str = "test", layout: str = "large", on_problem: OnProblem = stop) -> list[Pair]:
     """The pairs listed in ``root/SPair-71k/Layout/<layout>/<split>.txt``.
 
-    Masks are given where the folder ``Segmentation`` was unpacked, and then every image must have one.
+    Masks are given where the folder ``Segmentation`` was unpacked, and then every image must have one. Difficulty
+    flags are given where the file of a pair has them.
 
     Raises:
         InputError: a file is missing or broken; the message names the file and the line.
@@ -70,7 +71,7 @@ def _read_pair(name: str, origin: str, folder: Path, short_split: str) -> Pair:
     source, target = (_read_side(document, side, category, folder, origin) for side in ("src", "trg"))
     check_same_number(source.keypoints, target.keypoints, origin)
     names = _read_names(document, len(source.keypoints), origin)
-    flags = {flag: _read_flag(document, key, origin) for flag, key in FLAGS.items()}
+    flags = {flag: _read_flag(document, key, origin) for flag, key in FLAGS.items() if key in document}
     return Pair(name, category, source, target, names, flags, origin)
 
 

@@ -1,4 +1,4 @@
-"""What a data set holds, and everything that is wrong with its files."""
+"""Counts of a data set, and the problems in its files."""
 
 import statistics
 from collections import Counter
@@ -16,7 +16,7 @@ from chmnet.geometry import Size
 from chmnet.pictures import to_picture
 
 Track = Callable[[Sequence[Path]], Iterable[Path]]
-"""Something that hands the images through one by one and may show how far it is."""
+"""Wraps the images, for a progress bar."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def summarise(name: str, root: str | Path, split: str = "test", track: Track = i
         name: one of :data:`chmnet.data.DATASETS`.
         root: the folder that holds the data set.
         split: ``train``, ``val`` or ``test``.
-        track: hands the images through, perhaps with a progress bar.
+        track: wraps the images, for a progress bar.
         options: as for :func:`chmnet.data.load_pairs`.
 
     Raises:

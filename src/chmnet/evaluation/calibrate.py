@@ -28,9 +28,9 @@ class Evidence:
     """What matching found at the annotated keypoints of some pairs."""
 
     evidence: Float64[np.ndarray, "n 3"]
-    """What speaks against each match; see :func:`chmnet.nn.match_evidence`."""
+    """Evidence against each match; see :func:`chmnet.ops.transfer.match_evidence`."""
     border: Float64[np.ndarray, " n"]
-    """Factor of the confidence for where the match lies; see :func:`chmnet.nn.border_trust`."""
+    """Factor of the confidence for where the match lies; see :func:`chmnet.ops.transfer.border_trust`."""
     confidence: Float64[np.ndarray, " n"]
     """Of the model as it is."""
     correct: Bool[np.ndarray, " n"]

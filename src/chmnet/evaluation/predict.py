@@ -1,4 +1,4 @@
-"""Move the keypoints of every pair with a model; each picture's features are computed once."""
+"""Predict the keypoints of every pair with a model; each picture's features are computed once."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -84,7 +84,7 @@ def _open_mask(path: Path) -> np.ndarray:
 
 
 def check_pairs(pairs: list[Pair], protocol: Protocol, clutter: bool) -> None:
-    """Refuse before the work what could not be measured after it.
+    """Check, before anything is predicted, that every pair has what will be measured.
 
     Raises:
         InputError: a pair lacks the box or mask that is needed.

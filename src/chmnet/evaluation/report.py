@@ -209,7 +209,7 @@ def _as_html(title: str, sections: list[Section]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text that Markdown shows as it is: category and pair names come from strangers' files."""
+    """Text that Markdown shows as it is: category and pair names come from other people's files."""
     return re.sub(r"([\\`*_{}\[\]()#!|~$])", r"\\\1", html.escape(" ".join(text.split()), quote=False))
 
 

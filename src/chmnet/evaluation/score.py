@@ -25,13 +25,13 @@ def evaluate(pairs: list[Pair], file: PredictionFile, protocol: Protocol) -> dic
     """Everything about a set of predictions, ready for JSON; PCK in percent.
 
     Args:
-        pairs: the pairs to score; predictions of others are left alone.
+        pairs: the pairs to score; predictions of others are ignored.
         file: complete predictions.
         protocol: how PCK is computed.
     """
     if file.header is None or not file.complete:
         raise InputError(
-            f"{file.path} holds {len(file.predictions)} predictions only; run the evaluation to its end"
+            f"{file.path} holds only {len(file.predictions)} predictions; finish the evaluation first"
         )
     total = score(pairs, file.predictions.values(), protocol)
     result: dict[str, Any] = {
@@ -78,7 +78,7 @@ def _clutter_as_json(curve: Clutter) -> dict[str, Any]:
     return {
         "area": curve.area,
         "description": (
-            f"best matches of a {GRID_SIDE}×{GRID_SIDE} grid, ranked by score; right are those with both ends "
+            f"best matches of a {GRID_SIDE}×{GRID_SIDE} grid, ranked by score; correct are those with both ends "
             "inside the object's mask, or its box where there is no mask"
         ),
         "recall": curve.recall[places].tolist(),

@@ -240,7 +240,7 @@ def score(pairs: Iterable[Pair], predictions: Iterable[Prediction], protocol: Pr
 
     Args:
         pairs: the annotated pairs; those without keypoints are left out and counted.
-        predictions: one for each pair with keypoints, in any order; those of other pairs are not looked at.
+        predictions: one for each pair with keypoints, in any order; those of other pairs are ignored.
         protocol: how to compute.
 
     Raises:

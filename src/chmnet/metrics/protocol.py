@@ -1,4 +1,4 @@
-"""What a PCK number means: the choices that the literature leaves unsaid, in one object.
+"""Which PCK: every choice of its definition, in one object.
 
 >>> print(DEFAULT_PROTOCOLS["pf-pascal"].describe())
 PCK at α = 0.05, 0.1 in 240×240 px (resized), threshold α × longer side of the image (img), mean over pairs (pair)
@@ -37,7 +37,7 @@ class Protocol(TomlConfig):
     included (section 5 of the paper: ‖k̂′ − k′‖ ≤ α_τ · max(w_τ, h_τ)).
 
     Raises:
-        ConfigError: a word that is not one of the choices, an α outside 0 … 1, or a size that is none.
+        ConfigError: an unknown choice, an α outside 0 … 1, or an impossible size.
 
     Example:
         >>> Protocol().replace(threshold="bbox", alphas=[0.1]).to_dict()["threshold"]
