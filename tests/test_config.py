@@ -8,8 +8,9 @@ from typing import Any
 import jaxtyping
 import pytest
 
-from chmnet.config import PRESETS, BackboneConfig, ModelConfig, TransferConfig, parse_changes
+from chmnet.config import PRESETS, BackboneConfig, ModelConfig, TransferConfig
 from chmnet.errors import ConfigError
+from chmnet.toml import parse_changes
 
 
 @pytest.fixture

@@ -14,12 +14,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from chmnet.config import ModelConfig
 from chmnet.geometry import normalised_to_pixels, pixels_to_normalised
 from chmnet.nn import HoughMatching, MatchingHead, tap_groups
 from chmnet.ops.transfer import transfer_keypoints
 from chmnet.training import keypoint_loss
 from chmnet.weights import head_from_reference, votes_from_reference
+from tests.flat import flat_config, flat_replace
 
 from .conftest import SHARED
 
@@ -71,7 +71,7 @@ def parameters(values: Values, names: list[str], prefix: str) -> dict[str, Tenso
 
 
 def reference_head(kind: str, values: Values, names: list[str]) -> MatchingHead:
-    config = ModelConfig.preset("reference", first_sharing=kind, last_sharing=kind)
+    config = flat_config("reference", first_sharing=kind, last_sharing=kind)
     head = MatchingHead(config, in_channels=values("head.in.source").shape[1])
     head.load_state_dict(head_from_reference(parameters(values, names, "head.")))
     return head
@@ -143,7 +143,7 @@ def train(golden: Golden, steps: int, noise_seed: int | None = None, **changes: 
     """
     kind, values, names = golden
     head = reference_head(kind, values, names)
-    transfer = head.config.transfer.replace(**changes)
+    transfer = flat_replace(head.config.transfer, **changes)
     features = [values("head.in.source"), values("head.in.target")]
     if noise_seed is not None:
         generator = torch.Generator().manual_seed(noise_seed)

@@ -16,7 +16,8 @@ PACKAGE = Path(__file__).parent.parent / "src" / "chmnet"
 # From the bottom up: a part may import those of the rows above its own, and itself.
 LAYERS: list[set[str]] = [
     {"errors"},
-    {"arrays", "config", "files"},
+    {"arrays", "files", "toml"},
+    {"config", "upgrade"},
     {"geometry"},
     {"pictures"},
     {"ops", "formats"},
@@ -140,10 +141,10 @@ def test_control_wrong_imports_are_found(module: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("chmnet.nn.hough", "from chmnet.ops import conv_nd\nfrom chmnet.nn.sharing import tap_groups"),
-        ("chmnet.nn.hough", "from . import sharing\nfrom .sharing import tap_groups\nfrom ..ops import conv_nd"),
+        ("chmnet.nn.hough", "from chmnet.ops import conv_nd\nfrom chmnet.nn.taps import tap_groups"),
+        ("chmnet.nn.hough", "from . import taps\nfrom .taps import tap_groups\nfrom ..ops import conv_nd"),
         ("chmnet.nn.hough", "import torch\nfrom training import chmnet\n'from chmnet.training import loss'"),
-        ("chmnet.weights.files", "from chmnet import __version__"),
+        ("chmnet.weights.models", "from chmnet import __version__"),
         ("chmnet.training.loop", "from chmnet.data import pairs\nfrom chmnet.metrics import pck"),
         ("chmnet.viz.matches", "from chmnet.geometry import Size"),
         ("chmnet.cli.match", "from chmnet.viz import draw_matches\nfrom chmnet.experiments import tables"),

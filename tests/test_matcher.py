@@ -10,12 +10,13 @@ import torch
 from PIL import Image
 
 import chmnet
-from chmnet.config import BackboneConfig, ModelConfig, TransferConfig
+from chmnet.config import BackboneConfig, TransferConfig
 from chmnet.errors import InputError
 from chmnet.matcher import Matcher, MatchResult, choose_device
 from chmnet.nn.chmnet import CHMNet, Pyramid
 from chmnet.pictures import Picture, View, to_picture
 from chmnet.weights import load_model
+from tests.flat import flat_config
 
 from .conftest import REPOSITORY
 
@@ -228,7 +229,7 @@ def test_keypoints_go_with_the_result(small: Matcher) -> None:
 
 
 def test_winning_scales_are_those_of_the_best_votes() -> None:
-    config = ModelConfig(
+    config = flat_config(
         backbone=BackboneConfig("efficientnet-lite0"),
         image_size=(64, 64),
         scales=(0.7, 1.0, 1.4),

@@ -187,6 +187,24 @@ def read_tensors(path: str | Path) -> tuple[dict[str, "Tensor"], dict[str, str]]
     return tensors, metadata
 
 
+def read_metadata(path: str | Path) -> dict[str, str]:
+    """The metadata of a safetensors file, without its tensors.
+
+    Raises:
+        WeightsError: there is no such file, or it is damaged.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    path = Path(path)
+    if not path.is_file():
+        raise WeightsError(f"there is no weight file {path}")
+    try:
+        with safe_open(path, framework="np") as file:
+            return dict(file.metadata() or {})
+    except (SafetensorError, OSError) as error:
+        raise WeightsError(f"{path} is not a whole safetensors file: {error}") from None
+
+
 def load_exactly(module: "nn.Module", tensors: dict[str, "Tensor"], origin: str | Path) -> None:
     """Give a module its tensors; every name and shape must fit, every number must be finite."""
     expected = module.state_dict()

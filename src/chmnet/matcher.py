@@ -13,6 +13,7 @@ from chmnet.features import FeatureCache, Features, Fingerprint
 from chmnet.geometry import Size
 from chmnet.nn.chmnet import CHMNet, Pyramid
 from chmnet.nn.inference import for_inference
+from chmnet.nn.memory import chunk_bytes
 from chmnet.ops.correlation import CHUNK_BYTES
 from chmnet.pictures import PictureLike, View
 from chmnet.result import Matches, MatchResult
@@ -108,18 +109,21 @@ class Matcher:
             pyramid = self.model.head.pyramid(self.model.features(image, branch))
         return Features(tuple(pyramid.levels), pyramid.size, view, self.fingerprint)
 
-    def match(self, source: Matchable, target: Matchable, scales: bool = False) -> MatchResult:
+    def match(
+        self, source: Matchable, target: Matchable, scales: bool = False, filtered: bool = True
+    ) -> MatchResult:
         """Match two pictures of any size.
 
         Args:
             source: the picture whose points are asked about.
             target: the picture to find them in.
             scales: keep which scales won, for :meth:`MatchResult.winning_scales`; models of one scale have none.
+            filtered: apply the mutual filter, where the model has one; off: to add up scores of several.
 
         Raises:
             InputError: a picture cannot be read.
         """
-        return self._compare(self.extract(source, "source"), self.extract(target, "target"), scales)
+        return self._compare(self.extract(source, "source"), self.extract(target, "target"), scales, filtered)
 
     def match_many(self, pairs: Iterable[tuple[Matchable, Matchable]], errors: OnError = "raise") -> Iterator[Any]:
         """Match pairs one after the other, each picture's features computed once; the numbers are :meth:`match`'s.
@@ -175,25 +179,23 @@ class Matcher:
             else:
                 yield self._compare(first, second)
 
-    def _compare(self, source: Features, target: Features, scales: bool = False) -> MatchResult:
+    def _compare(
+        self, source: Features, target: Features, scales: bool = False, filtered: bool = True
+    ) -> MatchResult:
         model, config = self.model, self.model.config
-        chunk_bytes = CHUNK_BYTES
-        if self.memory_mb is not None:
-            chunk_bytes = model.chunk_bytes(self.image_size, self.image_size, self.memory_mb)
         like = next(model.parameters())
+        pieces = CHUNK_BYTES
+        if self.memory_mb is not None:
+            pieces = chunk_bytes(config, self.image_size, self.image_size, self.memory_mb, like.element_size())
         sides = [Pyramid([level.to(like) for level in side.levels], side.grid) for side in (source, target)]
-        pairs = None
         with torch.inference_mode():
-            if scales and model.head.over_scales:
-                scores, pairs = model.head.match_with_scales(sides[0], sides[1], chunk_bytes)
-            else:
-                scores = model.head.match(sides[0], sides[1], chunk_bytes)
+            scores, pairs = model.head.match(sides[0], sides[1], scales, filtered, pieces)
         return MatchResult(
             scores,
             source.view,
             target.view,
             config.transfer,
-            config.transfer.calibration,
+            config.calibration,
             scale_pairs=pairs,
             scales=tuple(model.head.scales),
         )

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from chmnet import data
 from chmnet.annotation.label import LabellingConfig, Member, crop, draw_pairs, label_pairs, scores_on_grid
 from chmnet.cli.main import app
-from chmnet.config import BackboneConfig, ModelConfig, TransferConfig
+from chmnet.config import BackboneConfig, TransferConfig
 from chmnet.data.pairs import AnnotatedImage, Pair
 from chmnet.errors import ConfigError, InputError
 from chmnet.features import FeatureCache, Features
@@ -20,6 +20,7 @@ from chmnet.metrics import inside
 from chmnet.nn.chmnet import CHMNet
 from chmnet.training.views import Texture
 from tests.data import trees
+from tests.flat import flat_config
 
 LABELLING = LabellingConfig(minimum_confidence=0.5)
 
@@ -28,7 +29,7 @@ LABELLING = LabellingConfig(minimum_confidence=0.5)
 def member() -> Member:
     """Nearest neighbours of random features: good enough to find a texture again."""
     torch.manual_seed(0)
-    config = ModelConfig(
+    config = flat_config(
         backbone=BackboneConfig("efficientnet-lite0", ("blocks.4",)),
         transfer=TransferConfig(temperature=1e-3),
         matching="none",

@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from PIL import Image
 
-from chmnet.config import BackboneConfig, ModelConfig
+from chmnet.config import BackboneConfig
 from chmnet.nn import CHMNet
 from chmnet.weights import load_model
+from tests.flat import flat_config
 
 NAMES = ("nose", "tail", "left ear", "right ear")
 POINTS = ((10.0, 12.0), (50.5, 12.0), (10.0, 40.25), (50.5, 40.25))
@@ -62,7 +63,7 @@ def small_model() -> CHMNet:
 @lru_cache(maxsize=1)
 def tiny_model() -> CHMNet:
     """Random features on a grid of 2×2, as fast as can be."""
-    config = ModelConfig(
+    config = flat_config(
         image_size=(32, 32),
         backbone=BackboneConfig("efficientnet-lite0", ("blocks.3",)),
         matching="none",

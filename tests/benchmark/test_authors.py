@@ -12,6 +12,7 @@ from chmnet.config import BackboneConfig, ModelConfig
 from chmnet.errors import InputError
 from chmnet.nn.backbones import EfficientNetLite0, ResNet
 from chmnet.nn.chmnet import CHMNet, MatchingHead
+from tests.flat import flat_config
 
 
 def scramble(module: nn.Module) -> None:
@@ -43,7 +44,7 @@ HEADS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("changes", HEADS, ids=lambda changes: ", ".join(map(str, changes)) or "paper")
 @torch.no_grad()
 def test_head_gives_the_same_numbers(changes: dict[str, Any]) -> None:
-    head = MatchingHead(ModelConfig.preset("paper", **changes), 16)
+    head = MatchingHead(flat_config("paper", **changes), 16)
     for name, parameter in head.named_parameters():
         if not name.startswith("projections"):
             parameter.add_(torch.randn_like(parameter).abs() * 0.01)

@@ -15,10 +15,11 @@ from chmnet.benchmark.timing import match_pair, random_pair
 from chmnet.config import BackboneConfig, ModelConfig
 from chmnet.errors import ConfigError, InputError
 from chmnet.nn.chmnet import CHMNet
+from tests.flat import flat_config
 
 
 def small_model(**changes: Any) -> CHMNet:
-    return CHMNet(ModelConfig.preset("reference", backbone=BackboneConfig("resnet18"), **changes)).eval()
+    return CHMNet(flat_config("reference", backbone=BackboneConfig("resnet18"), **changes)).eval()
 
 
 def no_process(config: ModelConfig, baseline: bool, size: tuple[int, int], device: str) -> float:

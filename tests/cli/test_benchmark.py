@@ -11,11 +11,12 @@ from typer.testing import CliRunner
 from chmnet.benchmark import timing
 from chmnet.cli.io import parse_whole_numbers
 from chmnet.cli.main import app, main
-from chmnet.config import BackboneConfig, ModelConfig
+from chmnet.config import BackboneConfig
 from chmnet.errors import InputError
 from chmnet.nn.chmnet import CHMNet
 from chmnet.weights import save_model
 from tests.cli.test_cli import assert_one_sentence
+from tests.flat import flat_config
 
 SMALL = ["benchmark", "--backbone", "resnet18", "--size", "32", "--repeats", "1"]
 
@@ -47,7 +48,7 @@ def test_tables_json_and_plot(tmp_path: Path) -> None:
 
 
 def test_configuration_and_model_files(tmp_path: Path) -> None:
-    config = ModelConfig(backbone=BackboneConfig("resnet18"), first_sharing="iso", image_size=(32, 48))
+    config = flat_config(backbone=BackboneConfig("resnet18"), first_sharing="iso", image_size=(32, 48))
     toml, weights = tmp_path / "mine.toml", tmp_path / "mine.safetensors"
     toml.write_text(config.to_toml())
     save_model(CHMNet(config), weights)

@@ -12,7 +12,7 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 from chmnet.cli.main import app
-from chmnet.config import BackboneConfig, ModelConfig, TransferConfig
+from chmnet.config import BackboneConfig, TransferConfig
 from chmnet.data.pairs import AnnotatedImage, Pair
 from chmnet.errors import ChmnetError, ConfigError, InputError, WeightsError
 from chmnet.evaluation.calibrate import collect_evidence, fit_calibration, recalibrated
@@ -29,8 +29,9 @@ from chmnet.ops.transfer import (
 )
 from chmnet.training.views import Texture
 from chmnet.weights import load_model, save_calibrated, save_model
-from chmnet.weights.files import read_notes
+from chmnet.weights.models import read_notes
 from tests.data import trees
+from tests.flat import flat_config
 
 
 def draw(generator: np.random.Generator, slopes: tuple[float, ...], count: int = 20000) -> tuple[np.ndarray, ...]:
@@ -177,7 +178,7 @@ def test_calibrations_that_are_none(calibration: tuple[float, ...]) -> None:
 def model() -> CHMNet:
     torch.manual_seed(0)
     return CHMNet(
-        ModelConfig(
+        flat_config(
             backbone=BackboneConfig("efficientnet-lite0", ("blocks.4",)),
             transfer=TransferConfig(temperature=1e-3),
             matching="none",

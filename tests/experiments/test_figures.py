@@ -11,7 +11,7 @@ from chmnet.errors import InputError
 from chmnet.experiments import clutter, learned_kernels, multiple, qualitative, scales
 from chmnet.experiments.store import ExamplePair, Store
 from chmnet.matcher import Matcher
-from chmnet.nn.sharing import tap_groups
+from chmnet.nn.taps import tap_groups
 from chmnet.result import Matches
 from chmnet.weights import load_model
 

@@ -14,13 +14,14 @@ from chmnet.nn import CHMNet, HoughMatching, MatchingHead
 from chmnet.ops import conv_nd, cosine_correlation, mutual_nearest_neighbour_filter, resize_correlation
 from chmnet.ops.correlation import exchange
 from chmnet.ops.transfer import transfer_keypoints
+from tests.flat import flat_config
 
 Size = tuple[int, int]
 
 
 def small_model(branches: str = "shared", **changes: Any) -> CHMNet:
     backbone = BackboneConfig("resnet18", branches=branches)
-    return CHMNet(ModelConfig.preset("paper", backbone=backbone, **changes)).eval()
+    return CHMNet(flat_config("paper", backbone=backbone, **changes)).eval()
 
 
 def strong_model(branches: str = "shared", **changes: Any) -> CHMNet:
@@ -185,7 +186,7 @@ def test_ablations_change_the_result(changes: dict[str, Any]) -> None:
     torch.manual_seed(1)
     default = MatchingHead(ModelConfig(), 16)(source, target)
     torch.manual_seed(1)
-    config = ModelConfig.preset("paper", **changes)
+    config = flat_config("paper", **changes)
     changed = MatchingHead(config, 16)(source, target)
     same = changed.shape == default.shape and torch.allclose(changed, default)
     assert same == (config == ModelConfig())
@@ -193,7 +194,7 @@ def test_ablations_change_the_result(changes: dict[str, Any]) -> None:
 
 def random_head(**changes: Any) -> MatchingHead:
     """Weights of both signs, so that scores are too."""
-    head = MatchingHead(ModelConfig.preset("paper", **changes), 8)
+    head = MatchingHead(flat_config("paper", **changes), 8)
     for parameter in head.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
     return head
@@ -249,7 +250,7 @@ def test_without_matching_scores_are_the_best_similarities(dimensions: str) -> N
 @pytest.mark.parametrize("scaled", ["scaled", "reference"])
 def test_initialisation(scaled: str) -> None:
     """Both layers' weights grow with their groups; in the authors' code the 4D layer's do not."""
-    head = MatchingHead(ModelConfig(initialisation=scaled), 16)
+    head = MatchingHead(flat_config(initialisation=scaled), 16)
     assert (head.first.weight.mean() > 0.01).item()
     assert (head.last.weight.mean() > 0.002).item() == (scaled == "scaled")
 
@@ -269,7 +270,7 @@ def test_initialisation(scaled: str) -> None:
     ids=name_of,
 )
 def test_gradients_reach_every_parameter_of_the_head(changes: dict[str, Any]) -> None:
-    head = MatchingHead(ModelConfig.preset("paper", **changes), 16)
+    head = MatchingHead(flat_config("paper", **changes), 16)
     source, target = torch.randn(2, 16, 5, 5, requires_grad=True), torch.randn(2, 16, 5, 5, requires_grad=True)
     correlation = head(source, target)
     (correlation * torch.randn_like(correlation)).sum().backward()
@@ -280,7 +281,7 @@ def test_gradients_reach_every_parameter_of_the_head(changes: dict[str, Any]) ->
 
 
 def test_gradients_reach_every_parameter_of_the_consensus() -> None:
-    head = MatchingHead(ModelConfig(matching="consensus", spatial_window=3, consensus_channels=(4, 1)), 16)
+    head = MatchingHead(flat_config(matching="consensus", spatial_window=3, consensus_channels=(4, 1)), 16)
     for bias in head.first.biases:
         torch.nn.init.constant_(bias, 0.1)  # no ReLU is dead
     correlation = head(torch.randn(2, 16, 4, 4), torch.randn(2, 16, 4, 4))
@@ -294,7 +295,7 @@ def test_consensus_of_features_without_a_match() -> None:
     """A target position whose features are all zero has no match at all, and no NaN either."""
     target = torch.randn(1, 16, 3, 3)
     target[..., 1, 1] = 0
-    head = MatchingHead(ModelConfig(matching="consensus", channel_reduction=0), 16)
+    head = MatchingHead(flat_config(matching="consensus", channel_reduction=0), 16)
     assert head(torch.randn(1, 16, 3, 3), target).isfinite().all()
 
 
@@ -328,4 +329,4 @@ def test_batches_of_different_length() -> None:
 
 def test_reduction_to_no_channels() -> None:
     with pytest.raises(ConfigError, match="channel_reduction = 17 leaves nothing of 16 channels; use at most 16"):
-        MatchingHead(ModelConfig(channel_reduction=17), 16)
+        MatchingHead(flat_config(channel_reduction=17), 16)

@@ -6,17 +6,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from chmnet.config import BackboneConfig, ModelConfig
+from chmnet.config import BackboneConfig
 from chmnet.errors import InputError, WeightsError
 from chmnet.nn import CHMNet, HoughMatching, MatchingHead, for_inference, inference
 from chmnet.ops.correlation import filter_in_place, mutual_nearest_neighbour_filter
 from chmnet.weights import save_model
+from tests.flat import flat_config
 
 
 def network(backbone: str = "resnet18", **changes: object) -> CHMNet:
     """A network whose batch norms change something."""
     torch.manual_seed(0)
-    model = CHMNet(ModelConfig.preset("paper", backbone=BackboneConfig(backbone), **changes)).eval()
+    model = CHMNet(flat_config("paper", backbone=BackboneConfig(backbone), **changes)).eval()
     for part in model.modules():
         if isinstance(part, nn.BatchNorm2d):
             nn.init.normal_(part.running_mean, std=0.1)
@@ -97,7 +98,7 @@ def test_twice_is_once(pair: tuple[Tensor, Tensor]) -> None:
 @pytest.mark.parametrize("channels", [1, 2])
 @pytest.mark.parametrize("chunk_bytes", [1, 60_000, 10**9])
 def test_pieces_change_nothing(channels: int, chunk_bytes: int) -> None:
-    config = ModelConfig(output="softplus", mutual_filter=True, channels=channels)
+    config = flat_config(output="softplus", mutual_filter=True, channels=channels)
     head = MatchingHead(config, in_channels=8).eval()
     source, target = torch.rand(2, 8, 7, 5), torch.rand(2, 8, 4, 6)
     with torch.inference_mode():
@@ -161,7 +162,7 @@ from chmnet.benchmark.timing import peak_megabytes
 from chmnet.config import BackboneConfig, ModelConfig
 from chmnet.nn import CHMNet, for_inference
 
-config = ModelConfig(backbone=BackboneConfig("resnet18"), upsample=4, mutual_filter=True, output="softplus")
+config = flat_config(backbone=BackboneConfig("resnet18"), upsample=4, mutual_filter=True, output="softplus")
 model = for_inference(CHMNet(config))
 source, target = torch.rand(2, 1, 3, 160, 160).unbind()
 print(peak_megabytes(lambda: model.match_within(source, target, 55)))

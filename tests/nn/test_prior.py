@@ -15,16 +15,18 @@ from chmnet.errors import ConfigError, InputError
 from chmnet.evaluation import Header, PredictionFile, evaluate, predict
 from chmnet.geometry import grid_points
 from chmnet.metrics import DEFAULT_PROTOCOLS
-from chmnet.nn import HoughMatching, HoughPrior, MatchingHead, apply_hough_prior, fit_projections, soft_argmax
+from chmnet.nn import HoughMatching, HoughPrior, MatchingHead, apply_hough_prior, fit_projections
+from chmnet.ops import soft_argmax
 from chmnet.ops.correlation import cosine_correlation, exchange
 from chmnet.weights import load_model
+from tests.flat import flat_config
 
 PRIOR = HoughPrior()
 
 
 def prior_head(prior: HoughPrior = PRIOR, **changes: Any) -> MatchingHead:
     settings = {"channel_reduction": 0, "correlation_power": 2.0, "mutual_filter": True, **changes}
-    head = MatchingHead(ModelConfig.preset("paper", **settings), in_channels=32)
+    head = MatchingHead(flat_config("paper", **settings), in_channels=32)
     apply_hough_prior(head, prior)
     return head
 
@@ -166,7 +168,7 @@ def test_gradients_are_finite_and_reach_the_votes() -> None:
 
 @torch.no_grad()
 def test_as_many_components_as_channels_keep_every_cosine() -> None:
-    head = MatchingHead(ModelConfig(channel_reduction=1), in_channels=32)
+    head = MatchingHead(flat_config(channel_reduction=1), in_channels=32)
     source, target = smooth_features(0, 6, 5), smooth_features(1, 4, 6)
     torch.testing.assert_close(fit_projections(head, source), torch.ones(3, dtype=torch.float64))
     projection = head.projections[1]
@@ -179,7 +181,7 @@ def test_as_many_components_as_channels_keep_every_cosine() -> None:
 def test_few_components_keep_what_a_low_rank_holds() -> None:
     basis = torch.randn(8, 32)
     features = [torch.einsum("bchw,cd->bdhw", torch.randn(2, 8, side, 5), basis) for side in (4, 7)]
-    head = MatchingHead(ModelConfig(channel_reduction=4), in_channels=32)
+    head = MatchingHead(flat_config(channel_reduction=4), in_channels=32)
     assert fit_projections(head, iter(features)).min() > 0.999
     for projection in head.projections:
         torch.testing.assert_close(
@@ -196,7 +198,7 @@ def test_components_are_the_leading_ones_whatever_the_length_of_features() -> No
     features = torch.zeros(1, 4, 1, 100)
     features[0, 1, 0, :90] = 1
     features[0, 2, 0, 90:] = 1000
-    head = MatchingHead(ModelConfig(channel_reduction=4), in_channels=4)
+    head = MatchingHead(flat_config(channel_reduction=4), in_channels=4)
     torch.testing.assert_close(fit_projections(head, features), torch.full((3,), 0.9, dtype=torch.float64))
     expected = torch.zeros(1, 4, 3, 3)
     expected[0, 1, 1, 1] = 1
@@ -204,7 +206,7 @@ def test_components_are_the_leading_ones_whatever_the_length_of_features() -> No
 
 
 def test_each_scale_may_have_its_own() -> None:
-    head = MatchingHead(ModelConfig(channel_reduction=4), in_channels=32)
+    head = MatchingHead(flat_config(channel_reduction=4), in_channels=32)
     shares = fit_projections(head, smooth_features(0, 9, 9), each_scale=True)
     assert shares.shape == (3,)
     assert not torch.allclose(head.projections[0].weight, head.projections[2].weight, atol=1e-3)

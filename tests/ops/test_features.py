@@ -2,7 +2,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from chmnet.ops.features import project_enlarged, ready_to_project, resize_features
+from chmnet.ops.correlation import project_enlarged, ready_to_project, resize_features
 
 
 @pytest.mark.parametrize("taps", [(3, 3), (1, 5), (7, 7), (1, 1)], ids=str)

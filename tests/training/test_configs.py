@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from chmnet.config import TomlConfig
 from chmnet.nn.chmnet import MatchingHead
+from chmnet.toml import TomlConfig
 from chmnet.training.config import TrainingConfig
 from tests.conftest import REPOSITORY
 

@@ -22,7 +22,7 @@ from chmnet.training.config import TrainingConfig
 from chmnet.training.log import RunLog, read_log
 from chmnet.training.loop import BEST, CHECKPOINT, CONFIG, LAST, Objective, Run, train
 from chmnet.weights import load_model, save_model
-from chmnet.weights.files import load_model_file
+from chmnet.weights.models import load_model_file
 from tests.training.tiny import SYNTHETIC, tiny_config
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from chmnet.config import parse_changes
+from chmnet.toml import parse_changes
 from chmnet.training.config import TrainingConfig
 
 SYNTHETIC = {"dataset": "synthetic", "count": 8, "views": 2, "points": 5}

@@ -154,27 +154,27 @@ class BaselineHead(nn.Module):
         source, target = F.normalize(source, dim=1), F.normalize(target, dim=1)
         scores = torch.bmm(source.flatten(2).transpose(1, 2), target.flatten(2))
         scores = scores.unflatten(2, target.shape[2:]).unflatten(1, source.shape[2:]).unsqueeze(1)
-        if self.config.rectify == "before-resize":
+        if self.config.correlation.rectify == "before-resize":
             scores = scores.clamp(min=0)
-        if self.config.keep_top:
-            scores = keep_top_matches(scores, self.config.keep_top)
+        if self.config.correlation.keep_top:
+            scores = keep_top_matches(scores, self.config.correlation.keep_top)
         scores = _resize(scores, source_size, target_size).clamp(min=0)
-        power = self.config.correlation_power
+        power = self.config.correlation.power
         return scores if power == 1 else scores.pow(power)
 
     def vote_over_scales(self, correlation: Tensor) -> Tensor:
         """Vote, sigmoid, then the best scale pair, in the authors' order."""
-        consensus = self.config.matching == "consensus"
+        consensus = self.config.matching.kind == "consensus"
         scores = correlation if self.over_scales else correlation[:, :, 0, 0]
         scores = self.first(_mutual_filter(scores) if consensus else scores)
-        scores = scores.sigmoid() if self.config.matching == "hough" else scores
+        scores = scores.sigmoid() if self.config.matching.kind == "hough" else scores
         scores = _mutual_filter(scores) if consensus else scores
         return scores.amax((2, 3)) if self.over_scales else scores
 
     def match(self, source: Pyramid, target: Pyramid) -> Tensor:
         """Match two images whose pyramids are known."""
         scores = self.vote_over_scales(self.correlate(source, target))
-        factor = self.config.upsample
+        factor = self.config.output.upsample
         (source_height, source_width), (target_height, target_width) = source.size, target.size
         scores = _resize(
             scores,
@@ -182,9 +182,9 @@ class BaselineHead(nn.Module):
             (factor * target_height, factor * target_width),
         )
         scores = self.last(scores)
-        if self.config.output == "softplus":
+        if self.config.output.activation == "softplus":
             scores = F.softplus(scores)
-        return _mutual_filter(scores.clamp(min=0)) if self.config.mutual_filter else scores
+        return _mutual_filter(scores.clamp(min=0)) if self.config.output.mutual_filter else scores
 
 
 class Baseline(nn.Module):

@@ -12,6 +12,7 @@ from chmnet.nn.backbones import feature_grid
 from chmnet.nn.chmnet import CHMNet, MatchingHead
 from chmnet.nn.hough import HoughMatching
 from chmnet.nn.voting import NeighbourhoodConsensus
+from chmnet.ops.correlation import level_size
 
 BACKBONE, PYRAMID, CORRELATION, FIRST_VOTE = "backbone", "pyramid", "correlation", "first vote"
 BEST_SCALES, LAST_VOTE, FILTER, TRANSFER = "best scales, resizing", "last vote", "filter", "transfer"
@@ -88,18 +89,17 @@ def count_head_multiply_adds(
 ) -> dict[str, int]:
     """Multiply-adds of the stages after the backbone, from the sizes of the two feature grids."""
     config = head.config
-    channels = in_channels // config.channel_reduction if config.channel_reduction else in_channels
+    channels = in_channels // config.correlation.reduction if config.correlation.reduction else in_channels
     source_cells, target_cells = (
-        [math.prod(max(1, round(side * scale)) for side in grid) for scale in head.scales]
-        for grid in (source_grid, target_grid)
+        [math.prod(level_size(grid, scale)) for scale in head.scales] for grid in (source_grid, target_grid)
     )
-    projected = 9 * in_channels * channels if config.channel_reduction else 0
+    projected = 9 * in_channels * channels if config.correlation.reduction else 0
     matches = math.prod(source_grid) * math.prod(target_grid)
     return {
         PYRAMID: projected * (sum(source_cells) + sum(target_cells)),
         CORRELATION: channels * sum(source_cells) * sum(target_cells),
         FIRST_VOTE: _vote_multiply_adds(head.first, matches, len(head.scales)),
-        LAST_VOTE: _vote_multiply_adds(head.last, matches * config.upsample**4, 1),
+        LAST_VOTE: _vote_multiply_adds(head.last, matches * config.output.upsample**4, 1),
     }
 
 

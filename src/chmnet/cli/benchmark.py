@@ -18,8 +18,9 @@ from chmnet.cli.io import (
     track,
     write_json,
 )
-from chmnet.config import PRESETS, BackboneConfig, ModelConfig, parse_changes
+from chmnet.config import PRESETS, BackboneConfig, ModelConfig
 from chmnet.errors import InputError
+from chmnet.toml import parse_changes
 
 if TYPE_CHECKING:
     from chmnet.nn.chmnet import CHMNet
@@ -51,7 +52,9 @@ def benchmark(
     change: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="Change the configuration, such as dimensions=4d-4d; repeatable."
+            "--set",
+            metavar="KEY=VALUE",
+            help="Change the configuration, such as correlation.scales=[1.0]; repeatable.",
         ),
     ] = None,
     size: Annotated[

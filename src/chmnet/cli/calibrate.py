@@ -21,8 +21,8 @@ from chmnet.cli.io import (
     track,
     write_json,
 )
-from chmnet.config import parse_changes
 from chmnet.errors import InputError
+from chmnet.toml import parse_changes
 
 if TYPE_CHECKING:
     from chmnet.data import Pair

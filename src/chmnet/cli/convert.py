@@ -41,7 +41,7 @@ def convert(
     """
     check_outputs([checkpoint], [output], overwrite)
     if checkpoint.suffix == ".safetensors":
-        from chmnet.weights.files import shrink_model_file
+        from chmnet.weights.models import shrink_model_file
 
         shrink_model_file(checkpoint, output, half, without_backbone, overwrite)
         typer.echo(f"wrote {output}, {output.stat().st_size / 1e6:.1f} MB")
@@ -51,4 +51,5 @@ def convert(
     from chmnet.weights import convert_reference_checkpoint
 
     model = convert_reference_checkpoint(checkpoint, output, overwrite)
-    typer.echo(f"wrote {output}: kernel type {model.config.last_sharing}, both branches of the backbone")
+    kernel = model.config.matching.to_dict()["last_sharing"]
+    typer.echo(f"wrote {output}: kernel type {kernel}, both branches of the backbone")

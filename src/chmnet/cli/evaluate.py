@@ -20,8 +20,8 @@ from chmnet.cli.io import (
     track,
     write_json,
 )
-from chmnet.config import parse_changes
 from chmnet.errors import InputError
+from chmnet.toml import parse_changes
 
 if TYPE_CHECKING:
     from chmnet.data import Pair
@@ -50,7 +50,7 @@ def evaluate(
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="Change a model without training, such as mutual_filter=true; repeatable.",
+            help="Change a model without training, such as output.mutual_filter=true; repeatable.",
         ),
     ] = None,
     space: Annotated[str, typer.Option(metavar="NAME", help="Pixels of pictures: resized or original.")] = "",

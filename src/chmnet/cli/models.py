@@ -40,12 +40,10 @@ def models(
 
 def _describe(name: str, known: "KnownModel") -> dict[str, Any]:
     from chmnet.weights import DEFAULT_MODEL
-    from chmnet.weights.files import read_notes
-    from chmnet.weights.registry import model_file
 
     return {
         "description": known.description,
         "default": name == DEFAULT_MODEL,
         "config": known.config.to_dict(),
-        "notes": read_notes(model_file(known)) if known.file else {},
+        "notes": known.notes,
     }

@@ -17,7 +17,9 @@ PAPER = "paper, ResNet-101"
 CONSENSUS = "NC-Net's votes, ResNet-101"
 CONFIGS: dict[str, ModelConfig] = {
     PAPER: ModelConfig.preset("paper"),
-    CONSENSUS: ModelConfig.preset("paper", matching="consensus", channel_reduction=0),
+    CONSENSUS: ModelConfig.preset(
+        "paper", matching={"kind": "consensus"}, correlation={"scales": [1.0], "reduction": 0}
+    ),
     "paper, EfficientNet-Lite0": ModelConfig.preset("paper", backbone=BackboneConfig("efficientnet-lite0")),
     "chmnet-r50": MODELS["chmnet-r50"].config,
     "chmnet-lite": MODELS["chmnet-lite"].config,

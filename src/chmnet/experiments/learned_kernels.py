@@ -10,7 +10,7 @@ from torch import Tensor
 from chmnet.experiments.runner import Drawing, Experiment, Figures, Table
 from chmnet.experiments.store import Store
 from chmnet.nn.hough import HoughMatching
-from chmnet.nn.sharing import tap_groups
+from chmnet.nn.taps import tap_groups
 from chmnet.viz.kernels import draw_kernels, titled_kernels
 
 SHARINGS = ("psi", "iso", "full")

@@ -10,10 +10,10 @@ RECIPE: dict[str, Any] = {
         "backbone": {
             "name": "efficientnet-lite0",
             "layers": ["blocks.8", "blocks.10", "blocks.14"],
-            "frozen": True,
         },
         "transfer": {"temperature": 0.003},
     },
+    "frozen": True,
     "init": "random",
     # A hundred steps: without the second loss and a low temperature, votes would hardly learn.
     "match_loss": 0.1,
@@ -33,24 +33,34 @@ RECIPE: dict[str, Any] = {
     "validation": [],  # no selection: the last weights are used
 }
 
+_ISO = {"first_sharing": "iso", "last_sharing": "iso"}
+_FULL = {"first_sharing": "full", "last_sharing": "full"}
+_ONE_SCALE = {"scales": [1.0]}
+
 VARIANTS: dict[str, dict[str, Any]] = {
     # Table 2 of the paper: sharing of weights × dimensions of the votes.
     "psi-6d": {},
-    "iso-6d": {"first_sharing": "iso", "last_sharing": "iso"},
-    "full-6d": {"first_sharing": "full", "last_sharing": "full"},
-    "psi-4d": {"dimensions": "4d-4d"},
-    "iso-4d": {"dimensions": "4d-4d", "first_sharing": "iso", "last_sharing": "iso"},
-    "full-4d": {"dimensions": "4d-4d", "first_sharing": "full", "last_sharing": "full"},
-    "psi-6d-sparse": {"keep_top": 10},
+    "iso-6d": {"matching": _ISO},
+    "full-6d": {"matching": _FULL},
+    "psi-4d": {"correlation": _ONE_SCALE},
+    "iso-4d": {"correlation": _ONE_SCALE, "matching": _ISO},
+    "full-4d": {"correlation": _ONE_SCALE, "matching": _FULL},
+    "psi-6d-sparse": {"correlation": {"keep_top": 10}},
     # Table 3: parts replaced or removed.
-    "rhm": {"matching": "regularised-hough"},
-    "without-last-vote": {"last_layer": False},
-    "without-votes": {"matching": "none"},
+    "rhm": {"matching": {"kind": "regularised-hough"}},
+    "without-last-vote": {"matching": {"last_layer": False}},
+    "without-votes": {"matching": {"kind": "none"}},
     "without-gaussian": {"transfer": {"gaussian_sigma": 0}},
     "without-soft-sampler": {"transfer": {"sampler": "nearest"}},
     # Neighbourhood consensus, of NC-Net's channels and of one.
-    "consensus-16": {"matching": "consensus", "consensus_channels": [16, 16, 1]},
-    "consensus-1": {"matching": "consensus", "consensus_channels": [1, 1, 1]},
+    "consensus-16": {
+        "correlation": _ONE_SCALE,
+        "matching": {"kind": "consensus", "channels": [16, 16, 1]},
+    },
+    "consensus-1": {
+        "correlation": _ONE_SCALE,
+        "matching": {"kind": "consensus", "channels": [1, 1, 1]},
+    },
 }
 """What each variant changes of the recipe's model."""
 
@@ -60,11 +70,12 @@ def variant_changes(name: str) -> dict[str, Any]:
 
     Example:
         >>> variant_changes("psi-4d-16-channels")
-        {'dimensions': '4d-4d', 'channels': 16}
+        {'correlation': {'scales': [1.0]}, 'matching': {'channels': 16}}
     """
     if name.endswith("-channels"):
         kernel, channels = name.removesuffix("-channels").rsplit("-", 1)
-        return {**VARIANTS[kernel], "channels": int(channels)}
+        changes = VARIANTS[kernel]
+        return {**changes, "matching": {**changes.get("matching", {}), "channels": int(channels)}}
     return VARIANTS[name]
 
 
@@ -72,8 +83,8 @@ def training_config(name: str, seed: int, recipe: dict[str, Any] = RECIPE) -> Tr
     """The run of one variant with one seed.
 
     Example:
-        >>> training_config("psi-4d", seed=1).model.dimensions
-        '4d-4d'
+        >>> training_config("psi-4d", seed=1).model.correlation.scales
+        (1.0,)
     """
     base = TrainingConfig.from_dict(recipe)
     return base.replace(seed=seed, model=base.model.replace(**variant_changes(name)))

@@ -39,7 +39,7 @@ QUICK_CATEGORIES = 2
 QUICK_RECIPE: dict[str, Any] = {
     **RECIPE,
     "model": {
-        "backbone": {"name": "efficientnet-lite0", "frozen": True},
+        "backbone": {"name": "efficientnet-lite0"},
         "transfer": {"temperature": 0.003},
         "image_size": list(SIZE),
     },

@@ -8,7 +8,7 @@ from chmnet.nn.chmnet import CHMNet, MatchingHead
 from chmnet.nn.hough import HoughMatching
 from chmnet.nn.inference import for_inference
 from chmnet.nn.prior import HoughPrior, apply_hough_prior, fit_projections
-from chmnet.nn.sharing import TapGroups, tap_groups
+from chmnet.nn.taps import TapGroups, tap_groups
 from chmnet.nn.voting import NeighbourhoodConsensus, RegularisedHoughMatching
 
 __all__ = [

@@ -26,7 +26,6 @@ class Backbone(nn.Module, ABC):
 
     Args:
         layers: names of the layers to join; several are scaled to length one each and concatenated.
-        frozen: no gradients, and batch statistics that stay as they are, also in training.
     """
 
     default_layers: ClassVar[tuple[str, ...]]
@@ -35,10 +34,10 @@ class Backbone(nn.Module, ABC):
     mean: ClassVar[tuple[float, float, float]]
     deviation: ClassVar[tuple[float, float, float]]
 
-    def __init__(self, layers: tuple[str, ...], frozen: bool) -> None:
+    def __init__(self, layers: tuple[str, ...]) -> None:
         super().__init__()
         self.layers = layers or self.default_layers
-        self.frozen = frozen
+        self.frozen = False
         widths = self.layer_channels()
         for layer in self.layers:
             if layer not in widths:
@@ -75,11 +74,11 @@ class Backbone(nn.Module, ABC):
             return torch.cat(features, dim=1)
         return _to_grid(features[0], grid)
 
-    def freeze_if_asked(self) -> None:
-        """Apply ``frozen``: called once the parameters exist."""
-        if self.frozen:
-            self.requires_grad_(False)
-            self.eval()
+    def freeze(self) -> None:
+        """Let nothing learn: no gradients, and batch statistics that stay as they are, also in training."""
+        self.frozen = True
+        self.requires_grad_(False)
+        self.eval()
 
     def freeze_before(self, layer: str) -> None:
         """Let only ``layer`` and what comes after it learn.
@@ -189,12 +188,11 @@ class ResNet(Backbone):
         name: str = "resnet101",
         layers: tuple[str, ...] = (),
         stride_on: str = "conv2",
-        frozen: bool = False,
     ) -> None:
         if name not in self.depths or stride_on not in ("conv1", "conv2"):
             raise ConfigError(f"a ResNet is one of {', '.join(self.depths)} with its stride on conv1 or conv2")
         self.bottleneck = name in ("resnet50", "resnet101")
-        super().__init__(layers, frozen)
+        super().__init__(layers)
         self.name, self.stride_on = name, stride_on
         self.depth = max(int(layer.removeprefix("layer")) for layer in self.layers)
         self.conv1 = nn.Conv2d(3, 64, 7, 2, 3, bias=False)
@@ -216,7 +214,6 @@ class ResNet(Backbone):
                 )
             self.add_module(f"layer{stage}", sequence)
             inside = outside
-        self.freeze_if_asked()
 
     def layer_channels(self) -> dict[str, int]:
         """``layer1`` to ``layer4``, at strides 4, 8, 16 and 32."""
@@ -291,8 +288,8 @@ class EfficientNetLite0(Backbone):
         (1, 3, 1, 6, 192, 320),
     )
 
-    def __init__(self, layers: tuple[str, ...] = (), frozen: bool = False) -> None:
-        super().__init__(layers, frozen)
+    def __init__(self, layers: tuple[str, ...] = ()) -> None:
+        super().__init__(layers)
         depth = 1 + max(int(layer.split(".")[1]) for layer in self.layers)
         self.conv_stem = nn.Conv2d(3, 32, 3, 2, bias=False)
         self.bn0 = _lite_norm(32)
@@ -300,7 +297,6 @@ class EfficientNetLite0(Backbone):
             InvertedResidual(inside, outside, kernel, stride, expansion)
             for inside, outside, kernel, stride, expansion in list(self._blocks())[:depth]
         )
-        self.freeze_if_asked()
 
     @classmethod
     def _blocks(cls) -> Iterator[tuple[int, int, int, int, int]]:
@@ -351,5 +347,5 @@ def _pad_same(x: Tensor, convolution: nn.Conv2d) -> Tensor:
 def build_backbone(config: BackboneConfig) -> Backbone:
     """The backbone a configuration names, with random weights."""
     if config.name == "efficientnet-lite0":
-        return EfficientNetLite0(config.layers, config.frozen)
-    return ResNet(config.name, config.layers, config.stride_on, config.frozen)
+        return EfficientNetLite0(config.layers)
+    return ResNet(config.name, config.layers, config.stride_on)

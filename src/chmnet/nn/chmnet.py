@@ -1,6 +1,5 @@
 """The network: features → correlation over scales → vote → best scales → finer grid → vote → correlation."""
 
-import math
 from typing import NamedTuple
 
 import torch
@@ -9,34 +8,21 @@ from einops import rearrange
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from chmnet.config import ModelConfig
+from chmnet.config import ConsensusConfig, HoughConfig, MatchingConfig, ModelConfig, RegularisedHoughConfig
 from chmnet.errors import ConfigError, InputError
 from chmnet.geometry import Size
-from chmnet.nn.backbones import build_backbone, feature_grid
-from chmnet.nn.hough import ExpandedVote, HoughMatching
+from chmnet.nn.backbones import build_backbone
+from chmnet.nn.hough import HoughMatching
 from chmnet.nn.voting import NeighbourhoodConsensus, RegularisedHoughMatching
 from chmnet.ops.correlation import (
-    CHUNK_BYTES,
     cosine_correlation,
-    filter_in_place,
     keep_top_matches,
+    level_size,
     mutual_nearest_neighbour_filter,
     resize_correlation,
+    resize_features,
 )
-from chmnet.ops.features import project_enlarged, resize_features
 from chmnet.ops.transfer import transfer_keypoints
-
-BACKBONE_BYTES = 600
-"""Memory for each pixel of an image while its features are computed: what the largest backbone needs."""
-
-OTHER_BYTES = 13 * 2**20
-"""What libraries and threads need for themselves."""
-
-VOTE_COPIES = 5
-"""How often the correlation over scales is in memory while it is made and voted on."""
-
-PIECE_COPIES = 6
-"""How often a piece of the finer grid is in memory: while it is made, before the vote, inside it, and after."""
 
 
 class Pyramid(NamedTuple):
@@ -49,11 +35,14 @@ class Pyramid(NamedTuple):
 
 
 class MatchingHead(nn.Module):
-    """Everything after the backbone: two feature maps in, one 4D correlation out.
+    """Everything after the backbone: two feature maps in, one 4D correlation out. Exact and differentiable.
+
+    :class:`chmnet.nn.inference.InferenceHead` computes the same numbers faster, without gradients.
 
     Args:
         config: the network's configuration.
         in_channels: channels of the features.
+        backend: who computes the votes of Hough layers; see :func:`chmnet.ops.conv_nd`.
 
     Example:
         >>> head = MatchingHead(ModelConfig(), in_channels=8)
@@ -61,56 +50,36 @@ class MatchingHead(nn.Module):
         torch.Size([1, 1, 8, 10, 6, 8])
     """
 
-    def __init__(self, config: ModelConfig, in_channels: int) -> None:
+    def __init__(self, config: ModelConfig, in_channels: int, backend: str = "auto") -> None:
         super().__init__()
         self.config = config
-        self.over_scales = config.dimensions == "6d-4d" and config.matching != "consensus"
-        self.scales = config.scales if self.over_scales else (1.0,)
+        self.scales = config.correlation.scales
+        self.over_scales = len(self.scales) > 1
         self.projections = nn.ModuleList()
-        if config.channel_reduction:
-            width = in_channels // config.channel_reduction
+        if config.correlation.reduction:
+            width = in_channels // config.correlation.reduction
             if width < 1:
                 raise ConfigError(
-                    f"channel_reduction = {config.channel_reduction} leaves nothing of {in_channels} channels; "
+                    f"reduction = {config.correlation.reduction} leaves nothing of {in_channels} channels; "
                     f"use at most {in_channels}, or 0 for no reduction"
                 )
             self.projections.extend(nn.Conv2d(in_channels, width, 3, padding=1, bias=False) for _ in self.scales)
-        self.first = self._first_vote()
-        self.last = self._last_vote()
+        self.first, self.last = self._build_votes(config.matching, backend)
 
-    def _first_vote(self) -> nn.Module:
-        config = self.config
-        if config.matching == "hough":
-            layer = HoughMatching(
-                config.spatial_window,
-                config.scale_window if self.over_scales else None,
-                config.first_sharing,
-                out_channels=config.channels,
-                backend=config.backend,
-            )
-            layer.reset_parameters(scaled=config.initialisation == "scaled" or self.over_scales)
-            return layer
-        if config.matching == "regularised-hough":
-            return RegularisedHoughMatching()
-        if config.matching == "consensus":
-            return NeighbourhoodConsensus(config.consensus_channels, config.spatial_window)
-        return nn.Identity()
-
-    def _last_vote(self) -> nn.Module:
-        config = self.config
-        if config.matching == "hough" and config.last_layer:
-            layer = HoughMatching(
-                config.spatial_window,
-                None,
-                config.last_sharing,
-                in_channels=config.channels,
-                backend=config.backend,
-            )
-            layer.reset_parameters(scaled=config.initialisation == "scaled")
-            return layer
-        if config.matching == "regularised-hough" and config.last_layer:
-            return RegularisedHoughMatching()
-        return nn.Identity()
+    def _build_votes(self, matching: MatchingConfig, backend: str) -> tuple[nn.Module, nn.Module]:
+        if isinstance(matching, HoughConfig):
+            scale = matching.scale_window if self.over_scales else None
+            window, channels = matching.spatial_window, matching.channels
+            first = HoughMatching(window, scale, matching.first_sharing, 1, channels, backend=backend)
+            if not matching.last_layer:
+                return first, nn.Identity()
+            return first, HoughMatching(window, None, matching.last_sharing, channels, 1, backend=backend)
+        if isinstance(matching, RegularisedHoughConfig):
+            last = RegularisedHoughMatching() if matching.last_layer else nn.Identity()
+            return RegularisedHoughMatching(), last
+        if isinstance(matching, ConsensusConfig):
+            return NeighbourhoodConsensus(matching.channels, matching.spatial_window), nn.Identity()
+        return nn.Identity(), nn.Identity()
 
     def forward(
         self, source: Float[Tensor, "b c hs ws"], target: Float[Tensor, "b c ht wt"]
@@ -119,132 +88,49 @@ class MatchingHead(nn.Module):
 
         Votes are sums of many numbers: under autocast the head keeps the precision of its weights.
         """
-        if source.shape != target.shape or self._to_the_letter():
-            return self.match(self.pyramid(source), self.pyramid(target))
-        levels, size = self.pyramid(torch.cat([source, target]))  # weights are read once
-        pairs = [level.tensor_split([len(source)]) for level in levels]
-        return self.match(Pyramid([pair[0] for pair in pairs], size), Pyramid([pair[1] for pair in pairs], size))
-
-    def _to_the_letter(self) -> bool:
-        """Whether to compute step by step as the paper says: for gradients, and to repeat its rounding."""
-        return torch.is_grad_enabled() or self.config.backend == "folded"
+        return self.match(self.pyramid(source), self.pyramid(target))[0]
 
     def pyramid(self, features: Float[Tensor, "b c h w"]) -> Pyramid:
         """The features at each scale, with their channels reduced: all that matching needs of an image."""
         with torch.autocast(features.device.type, enabled=False):
             if (parameter := next(self.parameters(), None)) is not None:
                 features = features.to(parameter.dtype)
-            levels = []
-            for number, scale in enumerate(self.scales):
-                size = (max(1, round(features.shape[2] * scale)), max(1, round(features.shape[3] * scale)))
-                if not self.projections:
-                    levels.append(resize_features(features, size))
-                    continue
-                projection = self.projections[number]
-                assert isinstance(projection, nn.Conv2d)
-                if scale > 1 and not self._to_the_letter():
-                    levels.append(project_enlarged(features, projection.weight, size))
-                else:
-                    levels.append(projection(resize_features(features, size)))
-        return Pyramid(levels, (features.shape[2], features.shape[3]))
+            size = (features.shape[2], features.shape[3])
+            levels = [
+                self.level(features, number, level_size(size, scale)) for number, scale in enumerate(self.scales)
+            ]
+        return Pyramid(levels, size)
+
+    def level(self, features: Float[Tensor, "b c h w"], number: int, size: Size) -> Float[Tensor, "b d H W"]:
+        """The features at one scale."""
+        resized = resize_features(features, size)
+        return self.projections[number](resized) if self.projections else resized
 
     def match(
-        self, source: Pyramid, target: Pyramid, chunk_bytes: int = CHUNK_BYTES, filtered: bool = True
-    ) -> Float[Tensor, "b 1 HS WS HT WT"]:
+        self, source: Pyramid, target: Pyramid, scales: bool = False, filtered: bool = True
+    ) -> tuple[Float[Tensor, "b 1 HS WS HT WT"], Int64[Tensor, "b hs ws ht wt"] | None]:
         """Match two images whose pyramids are known.
 
         Args:
             source: features of the source images.
             target: features of the target images.
-            chunk_bytes: without gradients the finer grid is worked on in pieces about this large.
+            scales: also tell which pair of scales won each match of the feature grids: the pair of the source's
+                scale i and the target's j has the number ``i · scales + j``. Heads of one scale have none.
             filtered: apply the mutual filter, where the configuration has one.
         """
-        filtered = filtered and self.config.mutual_filter
         with torch.autocast(source.levels[0].device.type, enabled=False):
+            winners: list[Tensor] | None = [] if scales and self.over_scales else None
             # No name for the votes here: they are gone as soon as the finer grid is made.
-            return self._refine(
-                self.vote_over_scales(self.correlate(source, target)),
-                source.size,
-                target.size,
-                chunk_bytes,
-                filtered,
+            scores = self.score(
+                resize_correlation(
+                    self.vote_over_scales(self.correlate(source, target), winners),
+                    self.fine_size(source.size),
+                    self.fine_size(target.size),
+                )
             )
-
-    def match_with_scales(
-        self, source: Pyramid, target: Pyramid, chunk_bytes: int = CHUNK_BYTES
-    ) -> tuple[Float[Tensor, "b 1 HS WS HT WT"], Int64[Tensor, "b hs ws ht wt"]]:
-        """As :meth:`match`, and which pair of scales won each match of the feature grids.
-
-        The pair of the source's scale i and the target's j has the number ``i · scales + j``.
-
-        Raises:
-            InputError: the head votes over one scale only.
-        """
-        if not self.over_scales:
-            raise InputError("this head works on one scale; heads with dimensions 6d-4d vote over several")
-        with torch.autocast(source.levels[0].device.type, enabled=False):
-            votes = self.first(self.correlate(source, target))
-            winners = votes.amax(1).flatten(1, 2).argmax(1)
-            scores = self._activate(votes.amax((2, 3)))
-            del votes  # the largest of all: gone before the finer grid is made
-            refined = self._refine(scores, source.size, target.size, chunk_bytes, self.config.mutual_filter)
-            return refined, winners
-
-    def _refine(
-        self,
-        scores: Float[Tensor, "b c hs ws ht wt"],
-        source_size: Size,
-        target_size: Size,
-        chunk_bytes: int,
-        filtered: bool,
-    ) -> Float[Tensor, "b 1 HS WS HT WT"]:
-        """The finer grid, its vote and the filter."""
-        fine_source, fine_target = self.fine_size(source_size), self.fine_size(target_size)
-        scores = resize_correlation(scores, fine_source, target_size)
-        if torch.is_grad_enabled():
-            scores = self._score(resize_correlation(scores, fine_source, fine_target))
-            return mutual_nearest_neighbour_filter(scores) if filtered else scores
-        scores = self._score_in_chunks(scores, fine_target, chunk_bytes)
-        return filter_in_place(scores, chunk_bytes) if filtered else scores
-
-    def fine_size(self, size: Size) -> Size:
-        """(height, width) of the grid that a feature grid is matched on."""
-        return self.config.upsample * size[0], self.config.upsample * size[1]
-
-    def _score(self, scores: Float[Tensor, "b c HS WS HT WT"]) -> Float[Tensor, "b 1 HS WS HT WT"]:
-        """The last vote and its activation."""
-        scores = self.last(scores)
-        if self.config.output == "softplus":
-            scores = F.softplus(scores)
-        # The filter is for scores that are not negative; a vote against is no match at all.
-        return scores.relu() if self.config.mutual_filter else scores
-
-    def reach(self, height: int) -> int:
-        """How many rows around its own a position of the last vote hears, on a grid of so many."""
-        if isinstance(self.last, HoughMatching | ExpandedVote):
-            return self.config.spatial_window // 2
-        return 0 if isinstance(self.last, nn.Identity) else height  # a global vote hears all
-
-    def _score_in_chunks(
-        self, coarse: Float[Tensor, "b c HS WS ht wt"], target_size: Size, chunk_bytes: int
-    ) -> Float[Tensor, "b 1 HS WS HT WT"]:
-        """Refine the target grid and vote, a few rows of the source at a time, with what the vote reaches around.
-
-        The numbers are those of one piece: a vote sums in the same order wherever the borders of a piece lie.
-        """
-        batch, channels, height, width = coarse.shape[:4]
-        reach = self.reach(height)
-        row_bytes = PIECE_COPIES * batch * channels * width * math.prod(target_size) * coarse.element_size()
-        rows = max(1, chunk_bytes // max(1, row_bytes) - 2 * reach)
-        if rows >= height or reach >= height:
-            return self._score(resize_correlation(coarse, (height, width), target_size))
-        output = coarse.new_empty(batch, 1, height, width, *target_size)
-        for first in range(0, height, rows):
-            last = min(first + rows, height)
-            low, high = max(first - reach, 0), min(last + reach, height)
-            piece = resize_correlation(coarse[:, :, low:high], (high - low, width), target_size)
-            output[:, :, first:last] = self._score(piece)[:, :, first - low : last - low]
-        return output
+            if filtered and self.config.output.mutual_filter:
+                scores = mutual_nearest_neighbour_filter(scores)
+        return scores, winners[0] if winners else None
 
     def correlate(self, source: Pyramid, target: Pyramid) -> Float[Tensor, "b 1 ss st hs ws ht wt"]:
         """Correlation of all scale pairs (equations 6 and 7), without scales one pair."""
@@ -257,32 +143,51 @@ class MatchingHead(nn.Module):
     def _correlate_pair(
         self, source: Tensor, target: Tensor, source_size: Size, target_size: Size
     ) -> Float[Tensor, "b 1 hs ws ht wt"]:
+        config = self.config.correlation
         scores = cosine_correlation(source, target)
-        if self.config.rectify == "before-resize":
+        if config.rectify == "before-resize":
             scores = scores.relu()
-        if self.config.keep_top:
-            scores = keep_top_matches(scores, self.config.keep_top)
+        if config.keep_top:
+            scores = keep_top_matches(scores, config.keep_top)
         scores = resize_correlation(scores, source_size, target_size).relu()
-        return scores if self.config.correlation_power == 1 else scores.pow(self.config.correlation_power)
+        return scores if config.power == 1 else scores.pow(config.power)
 
     def vote_over_scales(
-        self, correlation: Float[Tensor, "b 1 ss st hs ws ht wt"]
+        self, correlation: Float[Tensor, "b 1 ss st hs ws ht wt"], winners: list[Tensor] | None = None
     ) -> Float[Tensor, "b c hs ws ht wt"]:
-        """First vote, then the best scale pair of each match. The sigmoid comes last: it keeps the order."""
-        if not self.over_scales:
+        """First vote, then the best scale pair of each match. The sigmoid comes last: it keeps the order.
+
+        Args:
+            correlation: of all scale pairs.
+            winners: takes the number of the winning pair of each match, if it is asked for.
+        """
+        kind = self.config.matching.kind
+        if self.over_scales:
+            votes = self.first(correlation)
+            if winners is not None:
+                winners.append(votes.amax(1).flatten(1, 2).argmax(1))
+            scores = votes.amax((2, 3))
+        else:
             scores = rearrange(correlation, "b c 1 1 ... -> b c ...")
-            if self.config.matching == "consensus":
+            if kind == "consensus":
                 scores = mutual_nearest_neighbour_filter(scores)
             scores = self.first(scores)
-            if self.config.matching == "consensus":
+            if kind == "consensus":
                 scores = mutual_nearest_neighbour_filter(scores)
-        else:
-            scores = self.first(correlation).amax((2, 3))
-        return self._activate(scores)
-
-    def _activate(self, scores: Float[Tensor, "b c hs ws ht wt"]) -> Float[Tensor, "b c hs ws ht wt"]:
         # Only learned votes are logits; the others' scores are similarities already.
-        return scores.sigmoid() if self.config.matching == "hough" else scores
+        return scores.sigmoid() if kind == "hough" else scores
+
+    def fine_size(self, size: Size) -> Size:
+        """(height, width) of the grid that a feature grid is matched on."""
+        return self.config.output.upsample * size[0], self.config.output.upsample * size[1]
+
+    def score(self, scores: Float[Tensor, "b c HS WS HT WT"]) -> Float[Tensor, "b 1 HS WS HT WT"]:
+        """The last vote and its activation."""
+        scores = self.last(scores)
+        if self.config.output.activation == "softplus":
+            scores = F.softplus(scores)
+        # The filter is for scores that are not negative; a vote against is no match at all.
+        return scores.relu() if self.config.output.mutual_filter else scores
 
 
 class CHMNet(nn.Module):
@@ -290,6 +195,8 @@ class CHMNet(nn.Module):
 
     Args:
         config: see :class:`chmnet.config.ModelConfig`, or the name of a preset.
+        backend: who computes the votes: ``auto``, ``native``, ``folded`` or ``reference``; see
+            :func:`chmnet.ops.conv_nd`. ``folded`` adds up in the order of the authors' code.
 
     Weights are random; :func:`chmnet.load_model` loads trained ones.
 
@@ -301,7 +208,7 @@ class CHMNet(nn.Module):
         torch.Size([1, 1, 8, 12, 10, 8])
     """
 
-    def __init__(self, config: ModelConfig | str = "paper") -> None:
+    def __init__(self, config: ModelConfig | str = "paper", backend: str = "auto") -> None:
         super().__init__()
         if isinstance(config, str):
             config = ModelConfig.preset(config)
@@ -309,7 +216,7 @@ class CHMNet(nn.Module):
         self.backbone = build_backbone(config.backbone)
         separate = config.backbone.branches == "separate"
         self.target_backbone = build_backbone(config.backbone) if separate else None
-        self.head = MatchingHead(config, self.backbone.channels)
+        self.head = MatchingHead(config, self.backbone.channels, backend)
 
     def features(self, images: Tensor, branch: str = "source") -> Float[Tensor, "b c h w"]:
         """Features of images ``b 3 h w`` (RGB, 0 … 1), on the stride-16 grid.
@@ -318,7 +225,7 @@ class CHMNet(nn.Module):
             images: any height and width.
             branch: ``"source"`` or ``"target"``; only separate branches tell them apart.
         """
-        _check_images(images)
+        check_images(images)
         if branch not in ("source", "target"):
             raise InputError(f"branch must be source or target, got {branch!r}")
         if branch == "target" and self.target_backbone is not None:
@@ -327,79 +234,16 @@ class CHMNet(nn.Module):
 
     def forward(self, source: Tensor, target: Tensor) -> Float[Tensor, "b 1 hs ws ht wt"]:
         """Match two batches of images ``b 3 h w``; the two may differ in size."""
-        self._check_batches(source, target)
-        if self.target_backbone is None and source.shape == target.shape and not self.training:
-            both = self.features(torch.cat([source, target]))
-            return self.head(both[: len(source)], both[len(source) :])
-        return self.head(self.features(source), self.features(target, branch="target"))
-
-    def match_within(self, source: Tensor, target: Tensor, memory_mb: float) -> Float[Tensor, "b 1 hs ws ht wt"]:
-        """As :meth:`forward` without gradients, in pieces that need no more than so many megabytes.
-
-        What counts is memory beside the network and the images; the result, which must fit too, is part of it.
-
-        Args:
-            source: ``b 3 h w``.
-            target: ``b 3 h w``, of the same or another size.
-            memory_mb: the limit.
-
-        Raises:
-            InputError: even one image after the other, row by row, would need more; the message says how much.
-        """
-        self._check_batches(source, target)
-        sides = (source.shape[2], source.shape[3]), (target.shape[2], target.shape[3])
-        chunk_bytes = self.chunk_bytes(*sides, memory_mb, len(source))
-        sizes = [side for images in (source, target) for side in self.head.fine_size(feature_grid(images.shape))]
-        output = source.new_empty(len(source), 1, *sizes)
-        with torch.no_grad():
-            for item in range(len(source)):
-                here = self.head.pyramid(self.features(source[item : item + 1]))
-                there = self.head.pyramid(self.features(target[item : item + 1], branch="target"))
-                output[item] = self.head.match(here, there, chunk_bytes)[0]
-        return output
-
-    def chunk_bytes(self, source_size: Size, target_size: Size, memory_mb: float, batch: int = 1) -> int:
-        """What a memory limit leaves for the pieces of the finer grid, images of these sizes being matched.
-
-        Raises:
-            InputError: the limit is too low; the message says how much is needed.
-        """
-        if not (math.isfinite(memory_mb) and memory_mb > 0):
-            raise InputError(f"memory_mb must be a positive, finite number of megabytes, got {memory_mb}")
-        pixels = max(math.prod(size) for size in (source_size, target_size))
-        coarse_cells, fine_cells = 1, 1
-        for size in (source_size, target_size):
-            grid = feature_grid(size)
-            coarse_cells, fine_cells = (
-                coarse_cells * math.prod(grid),
-                fine_cells * math.prod(self.head.fine_size(grid)),
-            )
-        number_bytes = next(self.parameters()).element_size()
-        channels = self.config.channels
-        if self.config.matching == "consensus":
-            channels = 2 * max(self.config.consensus_channels)
-        levels = len(self.head.scales) ** 2 * channels
-        first = VOTE_COPIES * levels * coarse_cells * number_bytes
-        results = (batch + 1) * fine_cells * number_bytes  # all, and the one at hand
-        fixed = OTHER_BYTES + pixels * BACKBONE_BYTES + max(first, results)
-        rows = self.head.fine_size(feature_grid(source_size))[0]
-        piece = min(rows, 1 + 2 * self.head.reach(rows))
-        least = PIECE_COPIES * self.config.channels * fine_cells * number_bytes * piece // rows
-        limit = int(memory_mb * 2**20)
-        if fixed + least > limit:
-            raise InputError(
-                f"matching needs about {math.ceil((fixed + least) / 2**20)} MB beside the network, "
-                f"more than the limit of {memory_mb:g}; raise the limit, or use smaller images or batches"
-            )
-        return min(limit - fixed, CHUNK_BYTES)
-
-    def _check_batches(self, source: Tensor, target: Tensor) -> None:
-        _check_images(source)
-        _check_images(target)
+        check_images(source)
+        check_images(target)
         if source.shape[0] != target.shape[0]:
             raise InputError(
                 f"source and target must be batches of one length, got {source.shape[0]} and {target.shape[0]}"
             )
+        if self.target_backbone is None and source.shape == target.shape and not self.training:
+            both = self.features(torch.cat([source, target]))
+            return self.head(both[: len(source)], both[len(source) :])
+        return self.head(self.features(source), self.features(target, branch="target"))
 
     def transfer(
         self, correlation: Float[Tensor, "b 1 hs ws ht wt"], keypoints: Float[Tensor, "b n 2"]
@@ -408,7 +252,12 @@ class CHMNet(nn.Module):
         return transfer_keypoints(correlation, keypoints, self.config.transfer)
 
 
-def _check_images(images: Tensor) -> None:
+def check_images(images: Tensor) -> None:
+    """Refuse what is no batch of images.
+
+    Raises:
+        InputError: other axes, or whole numbers.
+    """
     if images.dim() != 4 or images.shape[1] != 3 or 0 in images.shape[2:]:
         raise InputError(f"images must have the axes b 3 h w, RGB from 0 to 1, got {list(images.shape)}")
     if not images.is_floating_point():

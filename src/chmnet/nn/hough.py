@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from chmnet.errors import InputError
-from chmnet.nn.sharing import TapGroups, tap_groups
+from chmnet.nn.taps import TapGroups, tap_groups
 from chmnet.ops import conv_nd
 
 
@@ -17,7 +17,7 @@ class HoughMatching(nn.Module):
     Args:
         spatial: odd side of the window over positions.
         scale: odd side of the window over scales: 6D; ``None``: 4D.
-        sharing: ``"psi"``, ``"iso"`` or ``"full"``; see :mod:`chmnet.nn.sharing`.
+        sharing: ``"psi"``, ``"iso"`` or ``"full"``; see :mod:`chmnet.nn.taps`.
         in_channels: channels of the correlation that comes in.
         out_channels: channels that go out.
         bias: whether to add one learned number to each output channel.
@@ -81,7 +81,7 @@ class HoughMatching(nn.Module):
 
     def forward(self, correlation: Tensor) -> Tensor:
         """Vote: convolve the correlation with the kernel, same axes and size out."""
-        return _vote(correlation, self.kernel(), self.bias, self.backend)
+        return vote(correlation, self.kernel(), self.bias, self.backend)
 
     def extra_repr(self) -> str:
         """What ``print(layer)`` shows."""
@@ -91,25 +91,12 @@ class HoughMatching(nn.Module):
         )
 
 
-class ExpandedVote(nn.Module):
-    """A :class:`HoughMatching` layer with its kernel expanded once and for all: for inference."""
+def vote(correlation: Tensor, kernel: Tensor, bias: Tensor | None, backend: str) -> Tensor:
+    """Convolve a 4D or 6D correlation with a dense kernel.
 
-    def __init__(self, layer: HoughMatching) -> None:
-        super().__init__()
-        self.backend = layer.backend
-        self.expanded = nn.Parameter(layer.kernel().detach(), requires_grad=False)
-        self.bias = layer.bias
-
-    def kernel(self) -> Tensor:
-        """The dense kernel ``[c_out, c_in, *taps]``."""
-        return self.expanded
-
-    def forward(self, correlation: Tensor) -> Tensor:
-        """Vote, as the layer does."""
-        return _vote(correlation, self.expanded, self.bias, self.backend)
-
-
-def _vote(correlation: Tensor, kernel: Tensor, bias: Tensor | None, backend: str) -> Tensor:
+    Raises:
+        InputError: the two have different numbers of axes.
+    """
     axes = "b c hs ws ht wt" if kernel.dim() == 6 else "b c ss st hs ws ht wt"
     if correlation.dim() != kernel.dim():
         raise InputError(

@@ -1,26 +1,37 @@
-"""The same network made ready for inference: fewer operations, the same numbers up to rounding."""
+"""The network for inference only: re-ordered arithmetic, the same numbers up to rounding, no gradients.
+
+PyTorch's private convolutions, which compute activation and sum as well, are used here and nowhere else.
+"""
 
 import copy
+import math
 from functools import lru_cache
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
+from chmnet.geometry import Size
 from chmnet.nn.backbones import Backbone, ResidualBlock
-from chmnet.nn.chmnet import CHMNet
-from chmnet.nn.hough import ExpandedVote, HoughMatching
-from chmnet.ops.features import ready_to_project
+from chmnet.nn.chmnet import CHMNet, MatchingHead, Pyramid
+from chmnet.nn.hough import HoughMatching, vote
+from chmnet.nn.memory import PIECE_COPIES, last_vote_reach
+from chmnet.ops.correlation import (
+    CHUNK_BYTES,
+    filter_in_place,
+    project_enlarged,
+    ready_to_project,
+    resize_correlation,
+)
 
 
-def for_inference(model: CHMNet) -> CHMNet:
+def for_inference(model: CHMNet) -> "InferenceNetwork":
     """A network for inference only, which gives the scores of ``model`` in evaluation mode, faster.
 
-    Batch norms are folded into the convolutions before them; convolutions keep their weights in the memory format
-    that PyTorch computes in, and those of ResNets compute ReLU and the addition of a block at once, where PyTorch
-    can; kernels of Hough layers are expanded once. What does not change shares its memory with ``model``, which
-    stays as it is: after training it further, make this anew.
+    What does not change shares its memory with ``model``, which stays as it is: after training it further, make
+    this anew.
 
     Example:
         >>> from chmnet.config import BackboneConfig, ModelConfig
@@ -32,29 +43,151 @@ def for_inference(model: CHMNet) -> CHMNet:
         >>> torch.allclose(ready(*pair), model(*pair), rtol=1e-4, atol=1e-6)
         True
     """
-    shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
-    ready = copy.deepcopy(model, shared).eval()  # new modules around the same tensors
-    for part in ready.modules():
-        if isinstance(part, Backbone):
-            _fold_batch_norms(part)
-    for part in list(ready.modules()):
+    return InferenceNetwork(model)
+
+
+class InferenceNetwork(CHMNet):
+    """A :class:`CHMNet` whose parts are those below; see :func:`for_inference`."""
+
+    head: "InferenceHead"
+
+    def __init__(self, model: CHMNet) -> None:
+        nn.Module.__init__(self)
+        self.config = model.config
+        self.backbone = _fast_backbone(model.backbone)
+        self.target_backbone = None if model.target_backbone is None else _fast_backbone(model.target_backbone)
+        self.head = InferenceHead(model.head)
+        for part in self.modules():  # the same numbers, but parameters of its own: what is done to one stays there
+            for name, parameter in part._parameters.items():
+                if parameter is not None:
+                    part._parameters[name] = nn.Parameter(parameter.detach(), requires_grad=False)
+        self.eval()
+
+
+class InferenceHead(MatchingHead):
+    """A :class:`MatchingHead` that works on the finer grid in pieces, and overwrites what it no longer needs.
+
+    Projections of enlarged features take their product before the enlargement, kernels are expanded once.
+    """
+
+    def __init__(self, head: MatchingHead) -> None:
+        nn.Module.__init__(self)
+        self.config, self.scales, self.over_scales = head.config, head.scales, head.over_scales
+        self.projections = nn.ModuleList()
+        for projection, scale in zip(head.projections, head.scales, strict=False):  # or no projections
+            assert isinstance(projection, nn.Conv2d)
+            moved = _in_channels_last(projection)
+            if scale > 1:
+                moved.weight = nn.Parameter(ready_to_project(moved.weight), requires_grad=False)
+            self.projections.append(moved)
+        self.first, self.last = _fast_vote(head.first), _fast_vote(head.last)
+
+    def forward(
+        self, source: Float[Tensor, "b c hs ws"], target: Float[Tensor, "b c ht wt"]
+    ) -> Float[Tensor, "b 1 HS WS HT WT"]:
+        """As the exact head; both sides go through the projections together, where they have one size."""
+        if source.shape != target.shape:
+            return super().forward(source, target)
+        levels, size = self.pyramid(torch.cat([source, target]))  # weights are read once
+        pairs = [level.tensor_split([len(source)]) for level in levels]
+        return self.match(Pyramid([pair[0] for pair in pairs], size), Pyramid([pair[1] for pair in pairs], size))[
+            0
+        ]
+
+    def level(self, features: Float[Tensor, "b c h w"], number: int, size: Size) -> Float[Tensor, "b d H W"]:
+        """The features at one scale."""
+        if self.projections and self.scales[number] > 1:
+            return project_enlarged(features, self.projections[number].get_parameter("weight"), size)
+        return super().level(features, number, size)
+
+    def match(
+        self,
+        source: Pyramid,
+        target: Pyramid,
+        scales: bool = False,
+        filtered: bool = True,
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> tuple[Float[Tensor, "b 1 HS WS HT WT"], Int64[Tensor, "b hs ws ht wt"] | None]:
+        """As the exact head; the finer grid is worked on in pieces of about ``chunk_bytes``."""
+        with torch.autocast(source.levels[0].device.type, enabled=False):
+            winners: list[Tensor] | None = [] if scales and self.over_scales else None
+            fine_source, fine_target = self.fine_size(source.size), self.fine_size(target.size)
+            # No name for the votes here: they are gone as soon as the finer grid is made.
+            coarse = resize_correlation(
+                self.vote_over_scales(self.correlate(source, target), winners), fine_source, target.size
+            )
+            scores = self._score_in_pieces(coarse, fine_target, chunk_bytes)
+            if filtered and self.config.output.mutual_filter:
+                scores = filter_in_place(scores, chunk_bytes)
+        return scores, winners[0] if winners else None
+
+    def _score_in_pieces(
+        self, coarse: Float[Tensor, "b c HS WS ht wt"], target_size: Size, chunk_bytes: int
+    ) -> Float[Tensor, "b 1 HS WS HT WT"]:
+        """Refine the target grid and vote, a few rows of the source at a time, with what the vote reaches around.
+
+        The numbers are those of one piece: a vote sums in the same order wherever the borders of a piece lie.
+        """
+        batch, channels, height, width = coarse.shape[:4]
+        reach = last_vote_reach(self.config, height)
+        row_bytes = PIECE_COPIES * batch * channels * width * math.prod(target_size) * coarse.element_size()
+        rows = max(1, chunk_bytes // max(1, row_bytes) - 2 * reach)
+        if rows >= height or reach >= height:
+            return self.score(resize_correlation(coarse, (height, width), target_size))
+        output = coarse.new_empty(batch, 1, height, width, *target_size)
+        for first in range(0, height, rows):
+            last = min(first + rows, height)
+            low, high = max(first - reach, 0), min(last + reach, height)
+            piece = resize_correlation(coarse[:, :, low:high], (high - low, width), target_size)
+            output[:, :, first:last] = self.score(piece)[:, :, first - low : last - low]
+        return output
+
+
+class ExpandedVote(nn.Module):
+    """A :class:`HoughMatching` layer with its kernel expanded once and for all: for inference."""
+
+    def __init__(self, layer: "HoughMatching | ExpandedVote") -> None:
+        super().__init__()
+        self.backend = layer.backend
+        self.expanded = nn.Parameter(layer.kernel().detach(), requires_grad=False)
+        self.bias = layer.bias
+
+    def kernel(self) -> Tensor:
+        """The dense kernel ``[c_out, c_in, *taps]``."""
+        return self.expanded
+
+    def forward(self, correlation: Tensor) -> Tensor:
+        """Vote, as the layer does."""
+        return vote(correlation, self.expanded, self.bias, self.backend)
+
+
+def _fast_vote(layer: nn.Module) -> nn.Module:
+    return ExpandedVote(layer) if isinstance(layer, HoughMatching | ExpandedVote) else _copied(layer)
+
+
+def _copied(module: nn.Module) -> nn.Module:
+    """New modules around the same tensors."""
+    shared = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
+    return copy.deepcopy(module, shared)
+
+
+def _fast_backbone(backbone: Backbone) -> Backbone:
+    """Batch norms folded into the convolutions before them, weights in the memory format that PyTorch computes in.
+
+    The convolutions of ResNets compute ReLU and the addition of a block at once, where PyTorch can.
+    """
+    fast = _copied(backbone).eval()
+    assert isinstance(fast, Backbone)
+    _fold_batch_norms(fast)
+    for part in list(fast.modules()):
         for name, child in part.named_children():
-            if isinstance(child, HoughMatching):
-                setattr(part, name, ExpandedVote(child))
-            elif isinstance(child, nn.Conv2d):
+            if isinstance(child, nn.Conv2d):
                 setattr(part, name, _in_channels_last(child))
-    for part in list(ready.modules()):
+    for part in list(fast.modules()):
         for name, child in part.named_children():
             if isinstance(child, ResidualBlock) and can_fuse(child.conv1.weight):
                 setattr(part, name, FusedBlock(child))
-    for part in ready.modules():  # the same numbers, but parameters of its own: what is done to one stays there
-        for name, parameter in part._parameters.items():
-            if parameter is not None:
-                part._parameters[name] = nn.Parameter(parameter.detach(), requires_grad=False)
-    for projection, scale in zip(ready.head.projections, ready.head.scales, strict=False):  # or no projections
-        if scale > 1 and isinstance(projection, nn.Conv2d):
-            projection.weight = nn.Parameter(ready_to_project(projection.weight), requires_grad=False)
-    return ready
+    return fast
 
 
 @lru_cache(maxsize=1)

@@ -10,15 +10,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float64
 from torch import Tensor, nn
 
 from chmnet.errors import ConfigError, InputError
 from chmnet.nn.chmnet import MatchingHead
 from chmnet.nn.hough import HoughMatching
-from chmnet.nn.sharing import tap_groups
-from chmnet.ops.correlation import normalise
+from chmnet.nn.taps import tap_groups
+from chmnet.ops.correlation import level_size, normalise, resize_features
 
 
 @dataclass(frozen=True)
@@ -81,9 +80,9 @@ def apply_hough_prior(head: MatchingHead, prior: HoughPrior = HoughPrior(), seed
     """
     first, last = head.first, head.last
     if not isinstance(first, HoughMatching):
-        raise ConfigError(f'a Hough prior needs matching = "hough", got "{head.config.matching}"; change it')
+        raise ConfigError(f"a Hough prior needs matching.kind = hough, got {head.config.matching.kind}")
     generator = torch.Generator().manual_seed(seed)
-    noise = prior.channel_noise if head.config.channels > 1 else 0.0
+    noise = prior.channel_noise if first.out_channels > 1 else 0.0
     _set_votes(first, gaussian_kernel(first, prior, prior.first_offset_sigma), prior.gain, noise, generator)
     assert first.bias is not None
     nn.init.constant_(first.bias, -prior.gain * prior.threshold)
@@ -135,7 +134,7 @@ def fit_projections(
     channels as features have, cosines stay exactly what they were.
 
     Args:
-        head: a head with projections, that is with ``channel_reduction`` above 0.
+        head: a head with projections, that is with a ``reduction`` above 0.
         features: ``b c h w``, or several of these, of any pictures and sizes; no labels are needed.
         each_scale: fit each scale's projection to features of that scale, instead of one to all.
 
@@ -154,7 +153,7 @@ def fit_projections(
         [1.0, 1.0, 1.0]
     """
     if not head.projections:
-        raise ConfigError("the head has no projections to fit; set channel_reduction to 1 or more")
+        raise ConfigError("the head has no projections to fit; set reduction to 1 or more")
     width, channels = _convolution(head, 0).weight.shape[:2]
     scales = head.scales if each_scale else (1.0,)
     moments = torch.zeros(len(scales), channels, channels, dtype=torch.float64)
@@ -162,8 +161,8 @@ def fit_projections(
         if batch.dim() != 4 or batch.shape[1] != channels:
             raise InputError(f"features must have the axes b {channels} h w, got {list(batch.shape)}")
         for number, scale in enumerate(scales):
-            size = [max(1, round(side * scale)) for side in batch.shape[-2:]]
-            level = F.interpolate(batch.detach().double().cpu(), size, mode="bilinear", align_corners=True)
+            size = level_size((batch.shape[2], batch.shape[3]), scale)
+            level = resize_features(batch.detach().double().cpu(), size)
             vectors = normalise(level).movedim(1, -1).flatten(0, -2)
             moments[number] += vectors.mT @ vectors
     if not (moments.diagonal(dim1=-2, dim2=-1).sum(-1) > 0).all() or not moments.isfinite().all():

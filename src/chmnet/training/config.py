@@ -1,14 +1,15 @@
 """What a training run is: network, data, optimisation. The defaults are the paper's; a TOML file names the rest.
 
->>> TrainingConfig.from_dict({"model": {"dimensions": "4d-4d"}}).learning_rate
+>>> TrainingConfig.from_dict({"model": {"correlation": {"scales": [1.0]}}}).learning_rate
 0.001
 """
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from chmnet.config import ModelConfig, TomlConfig, check_range
+from chmnet.config import ModelConfig
 from chmnet.errors import ConfigError
+from chmnet.toml import TomlConfig, check_range
 
 ANNOTATED = ("pf-pascal", "pf-willow", "spair-71k", "animal-pose", "coco")
 """Data sets with keypoints; the other sources of pairs are ``list`` and ``synthetic``."""
@@ -91,7 +92,15 @@ class TrainingConfig(TomlConfig):
     preset: Literal["paper", "reference"] = "paper"
     """The model configuration that ``model`` changes."""
     model: ModelConfig = field(default_factory=ModelConfig)
-    """With ``model.backbone.frozen`` each picture goes through the backbone once and its features are kept."""
+    frozen: bool = False
+    """Keep the backbone as it is: each picture goes through it once, and its features are kept."""
+    base: str = ""
+    """A name of ``chmnet models`` or a model file whose configuration ``model`` changes, instead of the preset's;
+    its weights are the first ones, unless ``init`` says otherwise."""
+    loss: Literal["distance", "squared-distance"] = "distance"
+    """Mean Euclidean distance of keypoints (the paper), or its square (the authors' code)."""
+    initialisation: Literal["scaled", "reference"] = "scaled"
+    """Random weights times the number of taps sharing them, in both layers; or, as in the authors' code, in 6D."""
     backbone_weights: str = ""
     """A file, ``package`` (EfficientNet-Lite0, its default), ``published`` (ResNets) or ``random`` (for tests)."""
     init: str = "random"
@@ -103,7 +112,7 @@ class TrainingConfig(TomlConfig):
     validation: tuple[SourceConfig, ...] = (SourceConfig(split="val"),)
     augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
     match_loss: float = 0.0
-    """Weight of the improbability of true matches beside the paper's loss; see :mod:`chmnet.training.loss`."""
+    """Weight of the cross-entropy of the true matches beside the paper's loss; see :mod:`chmnet.training.loss`."""
     match_temperature: float = 0.0
     """Divides the scores in that loss; 0: the transfer's. A higher one keeps the transfer sharp while scores stay
     far from saturated in training."""
@@ -175,14 +184,37 @@ class TrainingConfig(TomlConfig):
                 "a frozen backbone sees each picture once: crop and colour must be 0; flip and swap are possible"
             )
 
-    @property
-    def frozen(self) -> bool:
-        """Whether the backbone stays as it is, so that features can be kept."""
-        return self.model.backbone.frozen
-
     @classmethod
     def from_dict(cls, data: dict[str, Any], where: str = "configuration") -> "TrainingConfig":
-        """As :meth:`TomlConfig.from_dict`; ``model`` holds changes of the preset, or a whole configuration."""
+        """As :meth:`TomlConfig.from_dict`; ``model`` holds changes of the preset or the base, or all of it.
+
+        What version 0.1 kept in the model's table and belongs to the run is understood until 0.3.
+        """
         if isinstance(data, dict) and isinstance(data.get("model", {}), dict):
-            data = {**data, "model": ModelConfig.preset(data.get("preset", "paper"), **data.get("model", {}))}
+            data, changes = _run_settings(dict(data), dict(data.get("model", {})))
+            data["model"] = _base_model(data).replace(**changes)
+            if data.get("base"):
+                data.setdefault("init", data["base"])
+            if data.get("preset") == "reference":
+                data = {"loss": "squared-distance", "initialisation": "reference", **data}
         return super().from_dict(data, where)
+
+
+def _base_model(data: dict[str, Any]) -> ModelConfig:
+    """The configuration that a run's model changes."""
+    base = data.get("base", "")
+    if not base:
+        return ModelConfig.preset(data.get("preset", "paper"))
+    from chmnet.weights.models import read_model_config
+
+    return read_model_config(str(base)).replace(calibration=())  # a trained model is calibrated anew
+
+
+def _run_settings(data: dict[str, Any], model: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Move the run's settings out of a model's table of version 0.1."""
+    for key in ("loss", "initialisation"):
+        if key in model:
+            data.setdefault(key, model.pop(key))
+    if isinstance(model.get("backbone"), dict) and "frozen" in model["backbone"]:
+        data.setdefault("frozen", model["backbone"]["frozen"])
+    return data, model

@@ -1,15 +1,15 @@
 """The model at the start of a run: its backbone's weights and the first weights of its matching layers."""
 
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from chmnet.errors import ConfigError, WeightsError
 from chmnet.files import load_exactly
 from chmnet.nn.chmnet import CHMNet
+from chmnet.nn.hough import HoughMatching
 from chmnet.nn.prior import HoughPrior, apply_hough_prior, fit_projections
 from chmnet.training.config import TrainingConfig
 from chmnet.weights import MODELS, load_model
@@ -28,6 +28,14 @@ def build_model(config: TrainingConfig) -> CHMNet:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         model = CHMNet(config.model)
+        if config.initialisation == "reference":
+            for layer in (model.head.first, model.head.last):
+                if isinstance(layer, HoughMatching) and layer.scale is None:
+                    layer.reset_parameters(scaled=False)
+    if config.frozen:
+        for backbone in (model.backbone, model.target_backbone):
+            if backbone is not None:
+                backbone.freeze()
     weights = config.backbone_weights
     if not weights and config.init not in ("random", "hough-prior"):
         return model  # its backbone comes with the named model
@@ -71,12 +79,3 @@ def initialise(model: CHMNet, config: TrainingConfig, features: Features) -> Non
         for mine, theirs in ((model.backbone, other.backbone), (model.target_backbone, other.target_backbone)):
             if mine is not None:
                 load_exactly(mine, (theirs or other.backbone).state_dict(), config.init)
-
-
-def fingerprint(module: nn.Module | None) -> str:
-    """SHA-256 of a module's weights, to notice another file under the same name."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(module.state_dict().items() if module is not None else []):
-        digest.update(name.encode())
-        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()

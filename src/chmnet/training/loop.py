@@ -13,13 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from chmnet.errors import ConfigError, InputError
+from chmnet.features import hash_weights
 from chmnet.files import atomic_path
 from chmnet.nn.chmnet import CHMNet
 from chmnet.training.batches import Batch, Batches, FeatureCache
 from chmnet.training.checkpoint import Checkpoint, Progress, save_checkpoint
 from chmnet.training.config import TrainingConfig
 from chmnet.training.distributed import start_accelerator
-from chmnet.training.initialise import build_model, fingerprint, initialise
+from chmnet.training.initialise import build_model, initialise
 from chmnet.training.log import Record, RunLog
 from chmnet.training.loss import keypoint_loss, match_loss
 from chmnet.training.optimisation import (
@@ -48,15 +49,21 @@ class Objective(nn.Module):
     Args:
         model: the network.
         cached: batches hold features, not images.
-        match_weight: weight of :func:`match_loss` beside the model's own loss.
+        loss: of the distances of keypoints; see :func:`keypoint_loss`.
+        match_weight: weight of :func:`match_loss` beside it.
         match_temperature: its temperature; 0: the transfer's.
     """
 
     def __init__(
-        self, model: CHMNet, cached: bool, match_weight: float = 0.0, match_temperature: float = 0.0
+        self,
+        model: CHMNet,
+        cached: bool,
+        loss: str = "distance",
+        match_weight: float = 0.0,
+        match_temperature: float = 0.0,
     ) -> None:
         super().__init__()
-        self.model, self.cached = model, cached
+        self.model, self.cached, self.loss = model, cached, loss
         self.match_weight, self.match_temperature = match_weight, match_temperature
 
     def forward(
@@ -65,7 +72,7 @@ class Objective(nn.Module):
         """The loss of a batch, and the transferred keypoints."""
         correlation = self.model.head(source, target) if self.cached else self.model(source, target)
         predicted = self.model.transfer(correlation, source_points)
-        loss = keypoint_loss(predicted, target_points, mask, self.model.config.loss)
+        loss = keypoint_loss(predicted, target_points, mask, self.loss)
         if self.match_weight:
             transfer, temperature = self.model.config.transfer, self.match_temperature or None
             loss = loss + self.match_weight * match_loss(
@@ -150,7 +157,7 @@ class Run:
         self.model.to(self.accelerator.device)
         if saved is None or self.config.frozen:
             initialise(self.model, self.config, self._some_features)
-        sha256 = fingerprint(self.model.backbone) if self.config.frozen else ""
+        sha256 = hash_weights(self.model.backbone) if self.config.frozen else ""
         if saved is not None:
             saved.load_model(self.model, self.left_out)
             if saved.progress.backbone_sha256 != sha256:
@@ -170,8 +177,9 @@ class Run:
             saved.load_optimiser(self.optimiser, self.model)
             if self.average is not None:
                 saved.load_average(self.average)
+        config = self.config
         self.plain_objective = Objective(
-            self.model, self.config.frozen, self.config.match_loss, self.config.match_temperature
+            self.model, config.frozen, config.loss, config.match_loss, config.match_temperature
         )
         self.objective, self.wrapped_optimiser = self.accelerator.prepare(self.plain_objective, self.optimiser)
         if self.accelerator.scaler is not None and self.progress.scaler:

@@ -38,7 +38,7 @@ def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
     if not found:
         raise ConfigError(
             "nothing in this model learns: the backbone is frozen and the matching has no weights; "
-            'set matching = "hough", or frozen = false'
+            'use matching.kind = "hough", or frozen = false'
         )
     return found
 

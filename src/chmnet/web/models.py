@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from chmnet.config import ModelConfig
+from chmnet.config import CorrelationConfig, ModelConfig
 from chmnet.errors import ChmnetError
 from chmnet.features import FeatureCache, Features
 from chmnet.matcher import Matcher
@@ -49,20 +49,20 @@ def offers(files: Mapping[str, Path]) -> dict[str, Offer]:
         (
             "hough-prior-iso",
             "isotropic kernel",
-            {"first_sharing": "iso", "last_sharing": "iso"},
+            {"matching": {"first_sharing": "iso", "last_sharing": "iso"}},
             "votes by distance",
         ),
         (
             "hough-prior-full",
             "full kernel",
-            {"first_sharing": "full", "last_sharing": "full"},
+            {"matching": {"first_sharing": "full", "last_sharing": "full"}},
             "every tap its own",
         ),
         (
             "hough-prior-6d",
             "6D, over scales",
             # Untrained scales that hear each other always end in the middle one, which hears most.
-            {"dimensions": "6d-4d", "scale_window": 1},
+            {"correlation": {"scales": CorrelationConfig().scales}, "matching": {"scale_window": 1}},
             "votes at every pair of scales, and the best pair wins",
         ),
     ):

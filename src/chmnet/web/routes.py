@@ -6,6 +6,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi import Path as InPath
 
 from chmnet import __version__
+from chmnet.config import HoughConfig
 from chmnet.result import Matches
 from chmnet.web.answers import (
     ERRORS,
@@ -108,15 +109,16 @@ async def models(service: TheService) -> list[ModelAnswer]:
 
 def _model(name: str, offer: Offer) -> ModelAnswer:
     config = offer.config
-    votes = config is not None and config.matching == "hough"
+    votes = config.matching if config is not None and isinstance(config.matching, HoughConfig) else None
+    over_scales = config is not None and len(config.correlation.scales) > 1
     return ModelAnswer(
         name=name,
         title=offer.title,
         description=offer.description,
         default=name == DEFAULT_MODEL,
-        dimensions=None if config is None else config.dimensions,
-        kernel=config.first_sharing if config is not None and votes else None,
-        scales=None if config is None else votes and config.dimensions == "6d-4d",
+        dimensions=None if config is None else "6d-4d" if over_scales else "4d-4d",
+        kernel=None if votes is None else votes.first_sharing,
+        scales=None if config is None else votes is not None and over_scales,
     )
 
 

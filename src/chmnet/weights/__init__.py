@@ -1,9 +1,16 @@
 """Weights: files of whole models, backbones, named models, and the authors' checkpoints."""
 
+from chmnet.weights.authors import convert_reference_checkpoint, head_from_reference, votes_from_reference
 from chmnet.weights.backbones import fetch, load_backbone_weights
-from chmnet.weights.files import load_model_file, save_calibrated, save_model
-from chmnet.weights.reference import convert_reference_checkpoint, head_from_reference, votes_from_reference
-from chmnet.weights.registry import DEFAULT_MODEL, MODELS, KnownModel, load_model
+from chmnet.weights.models import (
+    DEFAULT_MODEL,
+    MODELS,
+    KnownModel,
+    load_model,
+    load_model_file,
+    save_calibrated,
+    save_model,
+)
 
 __all__ = [
     "DEFAULT_MODEL",

@@ -9,9 +9,9 @@ from chmnet.config import ModelConfig
 from chmnet.errors import WeightsError
 from chmnet.files import check_writable, load_exactly
 from chmnet.nn.chmnet import CHMNet
-from chmnet.nn.sharing import tap_groups
+from chmnet.nn.taps import tap_groups
 from chmnet.weights.backbones import read_checkpoint
-from chmnet.weights.files import save_model
+from chmnet.weights.models import save_model
 
 _KNOWN = ("backbone.", "learner.conv2ds.", "learner.chm6d.", "learner.chm4d.")
 
@@ -50,7 +50,8 @@ def convert_reference_checkpoint(source: str | Path, destination: str | Path, ov
     kinds = {tap_groups(5, None, sharing).number: sharing for sharing in ("psi", "iso", "full")}
     if groups not in kinds:
         raise WeightsError(f"{source} has {groups} weights in its 4D layer, expected 55, 15 or 625")
-    config = ModelConfig.preset("reference", first_sharing=kinds[groups], last_sharing=kinds[groups])
+    sharing = {"first_sharing": kinds[groups], "last_sharing": kinds[groups]}
+    config = ModelConfig.preset("reference", matching=sharing)
     with torch.device("meta"):
         model = CHMNet(config)
     load_exactly(model, {**_backbones_from_reference(state, model), **_prefixed("head.", head)}, source)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from chmnet.errors import InputError
-from chmnet.nn.sharing import tap_groups
+from chmnet.nn.taps import tap_groups
 
 Offset = tuple[int, ...]
 Tap = tuple[Offset, Offset]

@@ -23,6 +23,7 @@ from chmnet.weights import (
     load_model_file,
     votes_from_reference,
 )
+from tests.flat import flat_config
 
 State = dict[str, Tensor]
 Layout = dict[str, tuple[list[int], str]]
@@ -157,7 +158,7 @@ def test_other_kind_of_kernel_and_the_prefix_of_parallel_training(
     state = random_state(layouts["iso"])
     model = convert(tmp_path, {f"module.{name}": tensor for name, tensor in state.items()})
     (tmp_path / "model.safetensors").unlink()
-    assert model.config == ModelConfig.preset("reference", first_sharing="iso", last_sharing="iso")
+    assert model.config == flat_config("reference", first_sharing="iso", last_sharing="iso")
     expected = state["learner.chm4d.weight"]
     torch.testing.assert_close(model.head.last.weight.detach().flatten(), expected, rtol=0, atol=0)
 

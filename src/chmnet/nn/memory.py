@@ -1,0 +1,70 @@
+"""How much memory matching takes, and what a limit leaves for the pieces that the finer grid is worked on in."""
+
+import math
+
+from chmnet.config import ConsensusConfig, HoughConfig, ModelConfig, RegularisedHoughConfig
+from chmnet.errors import InputError
+from chmnet.geometry import Size
+from chmnet.nn.backbones import feature_grid
+from chmnet.ops.correlation import CHUNK_BYTES
+
+BACKBONE_BYTES = 600
+"""Memory for each pixel of an image while its features are computed: what the largest backbone needs."""
+
+OTHER_BYTES = 13 * 2**20
+"""What libraries and threads need for themselves."""
+
+VOTE_COPIES = 5
+"""How often the correlation over scales is in memory while it is made and voted on."""
+
+PIECE_COPIES = 6
+"""How often a piece of the finer grid is in memory: while it is made, before the vote, inside it, and after."""
+
+
+def last_vote_reach(config: ModelConfig, height: int) -> int:
+    """How many rows around its own a position of the last vote reads, on a grid of so many."""
+    matching = config.matching
+    if isinstance(matching, HoughConfig) and matching.last_layer:
+        return matching.spatial_window // 2
+    return height if isinstance(matching, RegularisedHoughConfig) and matching.last_layer else 0
+
+
+def chunk_bytes(
+    config: ModelConfig, source_size: Size, target_size: Size, memory_mb: float, number_bytes: int = 4
+) -> int:
+    """What a memory limit leaves for the pieces of the finer grid, images of these sizes being matched.
+
+    What counts is memory beside the network and the images; the result, which must fit too, is part of it.
+
+    Args:
+        config: of the network.
+        source_size: (height, width) of the source image.
+        target_size: (height, width) of the target image.
+        memory_mb: the limit.
+        number_bytes: of one number of the network.
+
+    Raises:
+        InputError: the limit is too low; the message says how much is needed.
+    """
+    if not (math.isfinite(memory_mb) and memory_mb > 0):
+        raise InputError(f"memory_mb must be a positive, finite number of megabytes, got {memory_mb}")
+    pixels = max(math.prod(size) for size in (source_size, target_size))
+    grids = feature_grid(source_size), feature_grid(target_size)
+    coarse_cells = math.prod(grids[0]) * math.prod(grids[1])
+    fine_cells = coarse_cells * config.output.upsample**4
+    channels = votes = config.matching.channels if isinstance(config.matching, HoughConfig) else 1
+    if isinstance(config.matching, ConsensusConfig):
+        votes = 2 * max(config.matching.channels)
+    first = VOTE_COPIES * len(config.correlation.scales) ** 2 * votes * coarse_cells * number_bytes
+    results = 2 * fine_cells * number_bytes  # the scores, and what they become
+    fixed = OTHER_BYTES + pixels * BACKBONE_BYTES + max(first, results)
+    rows = config.output.upsample * grids[0][0]
+    piece = min(rows, 1 + 2 * last_vote_reach(config, rows))
+    least = PIECE_COPIES * channels * fine_cells * number_bytes * piece // rows
+    limit = int(memory_mb * 2**20)
+    if fixed + least > limit:
+        raise InputError(
+            f"matching needs about {math.ceil((fixed + least) / 2**20)} MB beside the network, "
+            f"more than the limit of {memory_mb:g}; raise the limit, or use smaller images"
+        )
+    return min(limit - fixed, CHUNK_BYTES)

@@ -1,0 +1,357 @@
+"""Models: by name or from files, which are safetensors that describe themselves. Nothing in them is executed."""
+
+import copy
+import json
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from chmnet import __version__
+from chmnet.config import (
+    BackboneConfig,
+    CorrelationConfig,
+    ModelConfig,
+    NoVotesConfig,
+    OutputConfig,
+    TransferConfig,
+)
+from chmnet.errors import WeightsError
+from chmnet.files import load_exactly, read_metadata, read_tensors, write_tensors
+from chmnet.nn.backbones import Backbone
+from chmnet.nn.chmnet import CHMNet
+from chmnet.nn.prior import HoughPrior, apply_hough_prior
+from chmnet.weights.backbones import load_backbone_weights, read_backbone_file
+
+DEFAULT_MODEL = "chmnet-lite"
+FORMAT = "chmnet-model-1"
+_FOLDER = Path(__file__).parent.parent / "models"
+_BACKBONES = ("backbone.", "target_backbone.")
+
+
+@dataclass(frozen=True)
+class KnownModel:
+    """A model that can be asked for by name. A trained one is described by its file, and by nothing else."""
+
+    file: str = ""
+    """Its trained weights, a file in the package's folder ``models``; empty: nothing was trained."""
+    untrained: ModelConfig = field(default_factory=ModelConfig)
+    """The configuration of a model that learned nothing."""
+    words: str = ""
+    """What a model that learned nothing is."""
+    prior: HoughPrior | None = None
+    """What its Hough layers know; ``None``: there are none."""
+
+    @property
+    def path(self) -> Path:
+        """Where the trained weights lie."""
+        return _FOLDER / self.file
+
+    @cached_property
+    def _metadata(self) -> dict[str, str]:
+        return read_metadata(self.path) if self.file else {}
+
+    @cached_property
+    def config(self) -> ModelConfig:
+        """The network's configuration."""
+        return _read_config(self.path, self._metadata) if self.file else self.untrained
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """What its file says of it: training data, measured figures, licences."""
+        return read_notes(self.path) if self.file else {}
+
+    @property
+    def description(self) -> str:
+        """One line for people."""
+        return str(self.notes.get("description", "")) if self.file else self.words
+
+    @property
+    def needs_backbone(self) -> bool:
+        """Whether its backbone's weights do not come with the package: they must be named."""
+        return self._metadata.get("backbone_weights", "package") != "package"
+
+
+def load_model(
+    model: str | Path = DEFAULT_MODEL,
+    backbone: str = "",
+    backbone_weights: str | Path = "",
+    changes: Mapping[str, Any] | None = None,
+) -> CHMNet:
+    """A model by name, or from a ``.safetensors`` file, ready for inference.
+
+    Args:
+        model: a name from ``MODELS``, or a path.
+        backbone: another backbone for a model that learned nothing, such as ``"resnet50"``.
+        backbone_weights: that backbone's weights: a file, ``"package"`` or ``"published"``.
+        changes: other fields of the configuration, for a model that learned nothing.
+
+    Example:
+        >>> load_model("nearest-neighbour").config.matching.kind
+        'none'
+    """
+    if str(model) in MODELS:
+        known = MODELS[str(model)]
+        if known.file:
+            if backbone not in ("", known.config.backbone.name) or changes:
+                raise WeightsError(f"{model} was trained as it is; only {', '.join(_untrained())} take changes")
+            return load_model_file(known.path, backbone_weights)
+        chosen = _choose_backbone(known.config, backbone, backbone_weights)
+        config = known.config.replace(backbone=chosen)
+        if chosen != known.config.backbone:  # other features, other scores
+            config = config.replace(calibration=())
+        return _build(config.replace(**(changes or {})), backbone_weights, known.prior)
+    if not (Path(model).suffix or Path(model).exists()):
+        raise WeightsError(f"there is no model {str(model)!r}; use one of {', '.join(MODELS)}, or a file's path")
+    if backbone or changes:
+        raise WeightsError(
+            f"{model} has its own backbone and configuration; only {', '.join(_untrained())} take others"
+        )
+    return load_model_file(model, backbone_weights)
+
+
+def _untrained() -> list[str]:
+    return [name for name, known in MODELS.items() if not known.file]
+
+
+def _choose_backbone(config: ModelConfig, name: str, weights: str | Path) -> BackboneConfig:
+    if name in ("", config.backbone.name):
+        return config.backbone
+    chosen = BackboneConfig.from_dict({"name": name}, where="the backbone")
+    if str(weights) not in ("", "package", "published"):
+        stride_on = read_backbone_file(Path(weights))[1]
+        if stride_on is not None:  # the file says for which of the two places it was made
+            return chosen.replace(stride_on=stride_on)
+    return chosen
+
+
+def _build(config: ModelConfig, weights: str | Path, prior: HoughPrior | None) -> CHMNet:
+    if not weights and config.backbone.name != "efficientnet-lite0":
+        raise WeightsError(
+            f"{config.backbone.name} needs weights: name a file, or `published` to download torchvision's"
+        )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = CHMNet(config)
+    if prior is not None:
+        apply_hough_prior(model.head, prior)
+    for backbone in (model.backbone, model.target_backbone):
+        if backbone is not None:
+            load_backbone_weights(backbone, weights or "package")
+    return model.eval()
+
+
+def save_model(
+    model: CHMNet,
+    path: str | Path,
+    notes: dict[str, Any] | None = None,
+    overwrite: bool = True,
+    half: bool = False,
+    backbone_weights: str = "",
+) -> None:
+    """Write a model with its configuration, whole or not at all.
+
+    Args:
+        model: the network.
+        path: a file name that ends in ``.safetensors``.
+        notes: anything JSON can hold: training data, measured figures, licences.
+        overwrite: whether an existing file may be replaced.
+        half: keep numbers in half precision; they are read back in single precision.
+        backbone_weights: leave the backbone out, and say where its weights come from: ``"package"``, or a name
+            for people to read.
+
+    Raises:
+        WeightsError: the name ends otherwise, the network was made ready for inference, or its numbers do not fit
+            into half precision.
+    """
+    if Path(path).suffix != ".safetensors":
+        raise WeightsError(f"a model file must end in .safetensors, got {Path(path).name!r}")
+    with torch.device("meta"):
+        expected = CHMNet(model.config).state_dict().keys()
+    if model.state_dict().keys() != expected:
+        raise WeightsError("a network made ready for inference cannot be saved; save the model it was made from")
+    metadata = {
+        "format": FORMAT,
+        "chmnet_version": __version__,
+        "config": json.dumps(model.config.to_dict()),
+        "notes": json.dumps(notes or {}),
+        **({"backbone_weights": backbone_weights} if backbone_weights else {}),
+    }
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    if backbone_weights:
+        tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith(_BACKBONES)}
+    if half:
+        tensors = {name: _halved(name, tensor) for name, tensor in tensors.items()}
+    write_tensors(path, tensors, metadata, overwrite)
+
+
+def _halved(name: str, tensor: Tensor) -> Tensor:
+    if not tensor.is_floating_point():
+        return tensor
+    half = tensor.half()
+    if not half.isfinite().all():
+        raise WeightsError(f"{name} holds numbers beyond half precision; write the model without it")
+    return half
+
+
+def load_model_file(path: str | Path, backbone_weights: str | Path = "") -> CHMNet:
+    """Read a model that :func:`save_model` wrote, ready for inference.
+
+    Args:
+        path: the file.
+        backbone_weights: where the backbone's weights are, for a file without them; see
+            :func:`chmnet.weights.load_backbone_weights`. Those of the default backbone are found by themselves.
+
+    Raises:
+        WeightsError: the file is missing, broken, of another kind, or its tensors do not fit its
+            configuration.
+    """
+    tensors, metadata = read_tensors(path)
+    config = _read_config(path, metadata)
+    try:
+        with torch.device("meta"):  # shapes only: nothing is allocated before the tensors fit
+            model = CHMNet(config)
+    except ValueError as error:  # a ConfigError: layers that the backbone does not have
+        raise WeightsError(f"{path} holds no usable configuration: {error}") from None
+    origin = metadata.get("backbone_weights")
+    if origin is None:
+        if backbone_weights:
+            raise WeightsError(f"{path} has its own backbone; leave the backbone's weights out")
+        load_exactly(model, tensors, path)
+        return model.eval()
+    if not backbone_weights and origin != "package":
+        raise WeightsError(
+            f"{Path(path).name} comes without its backbone ({origin}); name the file with its weights "
+            "(--backbone-weights)"
+        )
+    load_exactly(model.head, {name.removeprefix("head."): tensor for name, tensor in tensors.items()}, path)
+    for backbone in (model.backbone, model.target_backbone):
+        if backbone is not None:
+            backbone.to_empty(device="cpu")
+            for buffer in backbone.buffers():  # a weight file may lack the number of batches, which nothing uses
+                buffer.zero_()
+            load_backbone_weights(backbone, backbone_weights or origin)
+    return model.eval()
+
+
+def read_model_config(model: str | Path) -> ModelConfig:
+    """The configuration of a model by name, or of a model file.
+
+    Raises:
+        WeightsError: there is no such model.
+    """
+    if str(model) in MODELS:
+        return MODELS[str(model)].config
+    return _read_config(model, read_metadata(model))
+
+
+def _read_config(path: str | Path, metadata: dict[str, str]) -> ModelConfig:
+    """The configuration that a file's metadata holds."""
+    if metadata.get("format") != FORMAT:
+        raise WeightsError(
+            f"{path} is not a chmnet model: its format is {metadata.get('format', 'not given')!r}, expected "
+            f"{FORMAT!r}; `chmnet convert` turns the authors' checkpoints into one"
+        )
+    if "config" not in metadata:
+        raise WeightsError(f"{path} holds no usable configuration: its metadata has no `config`")
+    try:
+        with warnings.catch_warnings():  # a file of version 0.1 is nothing that its user could change
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return ModelConfig.from_dict(json.loads(metadata["config"]), where="its configuration")
+    except (ValueError, RecursionError) as error:  # broken JSON, or a ConfigError
+        raise WeightsError(f"{path} holds no usable configuration: {error}") from None
+
+
+def shrink_model_file(
+    path: str | Path, output: str | Path, half: bool, backbone_weights: str = "", overwrite: bool = False
+) -> None:
+    """Write a model file again with fewer bytes, its notes with it; see :func:`save_model`.
+
+    Raises:
+        WeightsError: the file cannot be used, or its backbone is not that of the package it should come from.
+    """
+    model = load_model_file(path)
+    if backbone_weights == "package":
+        for backbone in (model.backbone, model.target_backbone):
+            if backbone is not None and not _is_packaged(backbone):
+                raise WeightsError(
+                    f"the backbone of {path} is not the package's: it was trained further, or kept in half "
+                    "precision; keep it in the file"
+                )
+    save_model(model, output, read_notes(path), overwrite, half, backbone_weights)
+
+
+def save_calibrated(
+    path: str | Path, calibration: tuple[float, ...], output: str | Path, origin: str, overwrite: bool = False
+) -> None:
+    """Write a model file again with another calibration of its confidence; nothing else changes.
+
+    Args:
+        path: a model file.
+        calibration: four numbers, see :class:`chmnet.config.ModelConfig`.
+        output: the file to write.
+        origin: what the calibration was fitted to, for people to read.
+        overwrite: whether an existing file may be replaced.
+
+    Raises:
+        WeightsError: the file cannot be used.
+    """
+    tensors, metadata = read_tensors(path)
+    config = _read_config(path, metadata).replace(calibration=calibration)
+    notes = {**read_notes(path), "calibration": origin}
+    metadata |= {"config": json.dumps(config.to_dict()), "notes": json.dumps(notes)}
+    write_tensors(output, tensors, metadata, overwrite)
+
+
+def _is_packaged(backbone: Backbone) -> bool:
+    plain = copy.deepcopy(backbone)
+    load_backbone_weights(plain, "package")
+    mine, packaged = backbone.state_dict(), plain.state_dict()
+    return all(torch.equal(mine[name], tensor) for name, tensor in packaged.items())
+
+
+def read_notes(path: str | Path) -> dict[str, Any]:
+    """What a model file says of itself: training data, measured figures, licences.
+
+    Raises:
+        WeightsError: the file cannot be read, or its notes are no JSON table.
+    """
+    try:
+        notes = json.loads(read_metadata(path).get("notes", "{}"))
+    except (ValueError, RecursionError) as error:
+        raise WeightsError(f"{path} holds notes that are not JSON: {error}") from None
+    if not isinstance(notes, dict):
+        raise WeightsError(f"{path} holds notes that are no table; it was not written by chmnet")
+    return notes
+
+
+_PRIOR = ModelConfig(
+    backbone=BackboneConfig("efficientnet-lite0", ("blocks.8", "blocks.10", "blocks.14")),
+    correlation=CorrelationConfig(scales=(1.0,), reduction=0, power=1.5),
+    output=OutputConfig(mutual_filter=True),
+    # On the 209 validation pairs of PF-PASCAL that are not in its training list; EfficientNet-Lite0.
+    calibration=(2.939, 0.809, 0.821, 1.766),
+)
+
+MODELS: dict[str, KnownModel] = {
+    "chmnet-lite": KnownModel("chmnet-lite.safetensors"),
+    "chmnet-r50": KnownModel("chmnet-r50.safetensors"),
+    "hough-prior": KnownModel(
+        "", _PRIOR, "EfficientNet-Lite0 features, Gaussian Hough votes, nothing learned", HoughPrior()
+    ),
+    "nearest-neighbour": KnownModel(
+        "",
+        ModelConfig(
+            backbone=BackboneConfig("efficientnet-lite0"),
+            correlation=CorrelationConfig(scales=(1.0,), reduction=0),
+            matching=NoVotesConfig(),
+            transfer=TransferConfig(temperature=1 / 200),
+        ),
+        "EfficientNet-Lite0 features, best match of each position, nothing learned",
+    ),
+}
