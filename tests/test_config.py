@@ -8,9 +8,21 @@ from typing import Any
 import jaxtyping
 import pytest
 
-from chmnet.config import PRESETS, BackboneConfig, ModelConfig, TransferConfig
+from chmnet.config import (
+    PRESETS,
+    BackboneConfig,
+    ConsensusConfig,
+    CorrelationConfig,
+    HoughConfig,
+    ModelConfig,
+    NoVotesConfig,
+    OutputConfig,
+    TransferConfig,
+)
 from chmnet.errors import ConfigError
 from chmnet.toml import parse_changes
+
+ONE_SCALE = {"correlation": {"scales": [1.0]}}
 
 
 @pytest.fixture
@@ -44,12 +56,9 @@ def test_presets_differ_where_paper_and_code_differ() -> None:
     assert differences == {
         "backbone.branches": ("shared", "separate"),
         "transfer.scale_with_grid": (True, False),
-        "rectify": ("before-resize", "after-resize"),
-        "output": ("linear", "softplus"),
-        "mutual_filter": (False, True),
-        "backend": ("auto", "folded"),
-        "initialisation": ("scaled", "reference"),
-        "loss": ("distance", "squared-distance"),
+        "correlation.rectify": ("before-resize", "after-resize"),
+        "output.activation": ("linear", "softplus"),
+        "output.mutual_filter": (False, True),
     }
 
 
@@ -57,14 +66,16 @@ def test_preset_paper_has_the_papers_numbers() -> None:
     config = ModelConfig.preset("paper")
     assert config == ModelConfig.preset() == ModelConfig()
     assert config.image_size == (240, 240)
-    assert config.scales == (math.sqrt(1 / 2), 1, math.sqrt(2))
-    assert (config.spatial_window, config.scale_window, config.channel_reduction, config.upsample) == (5, 3, 4, 2)
+    assert (config.correlation.scales, config.correlation.reduction) == ((math.sqrt(1 / 2), 1, math.sqrt(2)), 4)
+    assert isinstance(config.matching, HoughConfig)
+    assert (config.matching.spatial_window, config.matching.scale_window, config.output.upsample) == (5, 3, 2)
     assert (config.transfer.gaussian_sigma, config.transfer.sampler_threshold) == (17, 0.1)
 
 
 def test_preset_with_changes_leaves_the_preset_alone() -> None:
-    assert ModelConfig.preset("reference", loss="distance").loss == "distance"
-    assert ModelConfig.preset("reference").loss == "squared-distance"
+    changed = ModelConfig.preset("reference", output={"activation": "linear"})
+    assert (changed.output.activation, changed.output.mutual_filter) == ("linear", True)
+    assert ModelConfig.preset("reference").output.activation == "softplus"
 
 
 def test_unknown_preset() -> None:
@@ -75,23 +86,26 @@ def test_unknown_preset() -> None:
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
-        ({"chanels": 1}, r"unknown key 'chanels' in configuration; did you mean 'channels'\?"),
-        ({"zzz": 1}, r"unknown key 'zzz' in configuration; known keys: backbone, .*, upsample"),
+        ({"matching": {"chanels": 1}}, r"unknown key 'chanels' in 'matching' in .*; did you mean 'channels'\?"),
+        ({"zzz": 1}, r"unknown key 'zzz' in configuration; known keys: backbone, .*, transfer"),
         ({"backbone": {"nome": "resnet18"}}, r"unknown key 'nome' in 'backbone' in .*; did you mean 'name'\?"),
-        ({"channels": True}, r"'channels' in configuration must be of type int, got True"),
-        ({"channels": 1.0}, r"'channels' in configuration must be of type int, got 1.0"),
-        ({"channels": "1"}, r"'channels' in configuration must be of type int, got '1'"),
-        ({"mutual_filter": 1}, r"'mutual_filter' in configuration must be of type bool, got 1"),
+        ({"matching": {"channels": True}}, r"'channels' in 'matching' .* must be of type int, got True"),
+        ({"matching": {"channels": 1.0}}, r"'channels' in 'matching' .* must be of type int, got 1.0"),
+        ({"matching": {"channels": "1"}}, r"'channels' in 'matching' .* must be of type int, got '1'"),
+        ({"output": {"mutual_filter": 1}}, r"'mutual_filter' in 'output' .* must be of type bool, got 1"),
         ({"transfer": {"temperature": True}}, r"'temperature' in 'transfer' .* must be of type float, got True"),
         ({"transfer": {"temperature": "1"}}, r"'temperature' in 'transfer' .* must be of type float, got '1'"),
-        ({"scales": "1.0"}, r"'scales' in configuration must be a list, got '1.0'"),
-        ({"scales": 1.0}, r"'scales' in configuration must be a list, got 1.0"),
+        ({"correlation": {"scales": "1.0"}}, r"'scales' in 'correlation' .* must be a list, got '1.0'"),
+        ({"correlation": {"scales": 1.0}}, r"'scales' in 'correlation' .* must be a list, got 1.0"),
         ({"image_size": [240.0, 240]}, r"'image_size' in configuration must be of type int, got 240.0"),
         ({"backbone": {"layers": "layer3"}}, r"'layers' in 'backbone' .* must be a list, got 'layer3'"),
         ({"backbone": {"layers": [3]}}, r"'layers' in 'backbone' .* must be of type str, got 3"),
         ({"backbone": "resnet18"}, r"'backbone' in configuration must be a table, got 'resnet18'"),
-        ({"matching": "magic"}, r"'matching' .* must be one of hough, .*, none, got 'magic'"),
-        ({"matching": ["hough"]}, r"'matching' .* must be one of hough, .*, none, got \['hough'\]"),
+        (
+            {"matching": {"kind": "magic"}},
+            r"the kind of 'matching' .* must be one of hough, .*, none, got 'magic'",
+        ),
+        ({"matching": ["hough"]}, r"'matching' in configuration must be a table, got \['hough'\]"),
         ({"backbone": {"name": "vgg16"}}, r"'name' in 'backbone' .* must be one of resnet18, .*, got 'vgg16'"),
     ],
 )
@@ -109,30 +123,47 @@ def test_wrong_keys_and_types(data: dict[str, Any], sentence: str) -> None:
         ({"image_size": [240, 240, 3]}, r"image_size must be \(height, width\)"),
         ({"image_size": [0, 240]}, r"image_size must be at least 1, got 0"),
         ({"image_size": [240, 10_001]}, r"image_size must be at most 4096, got 10001"),
-        ({"spatial_window": 4}, r"spatial_window must be odd, got 4; use 3 or 5"),
-        ({"scale_window": 2}, r"scale_window must be odd, got 2; use 1 or 3"),
-        ({"spatial_window": -1}, r"spatial_window must be at least 1, got -1"),
-        ({"spatial_window": 10_001}, r"spatial_window must be at most 11, got 10001"),
-        ({"channels": 0}, r"channels must be at least 1, got 0"),
-        ({"channels": 1025}, r"channels must be at most 1024, got 1025"),
-        ({"upsample": 0}, r"upsample must be at least 1, got 0"),
-        ({"upsample": 17}, r"upsample must be at most 16, got 17"),
-        ({"channel_reduction": -1}, r"channel_reduction must be at least 0, got -1"),
-        ({"correlation_power": 0.5}, r"correlation_power must be at least 1, got 0.5"),
-        ({"correlation_power": 17}, r"correlation_power must be at most 16, got 17"),
-        ({"keep_top": -1}, r"keep_top must be at least 0, got -1"),
-        ({"scales": []}, r"scales must be 1 to 9 numbers, got 0"),
-        ({"scales": [1] * 10}, r"scales must be 1 to 9 numbers, got 10"),
-        ({"scales": [0]}, r"scales must be above 0, got 0"),
-        ({"scales": [17]}, r"scales must be at most 16, got 17"),
-        ({"scales": [math.inf]}, r"scales must be a finite number, got inf"),
-        ({"consensus_channels": []}, r"consensus_channels must be 1 to 9 numbers that end with 1, .*, got \[\]"),
-        ({"consensus_channels": [16, 2]}, r"consensus_channels must .* end with 1, .*, got \[16, 2\]"),
-        ({"consensus_channels": [1] * 10}, r"consensus_channels must be 1 to 9 numbers"),
-        ({"consensus_channels": [0, 1]}, r"consensus_channels must be at least 1, got 0"),
-        ({"consensus_channels": [1025, 1]}, r"consensus_channels must be at most 1024, got 1025"),
-        ({"channels": 2, "last_layer": False}, r"channels = 2 needs both Hough layers: .*; use channels = 1"),
-        ({"channels": 2, "matching": "none"}, r"channels = 2 needs both Hough layers"),
+        ({"matching": {"spatial_window": 4}}, r"spatial_window must be odd, got 4; use 3 or 5"),
+        ({"matching": {"scale_window": 2}}, r"scale_window must be odd, got 2; use 1 or 3"),
+        ({"matching": {"spatial_window": -1}}, r"spatial_window must be at least 1, got -1"),
+        ({"matching": {"spatial_window": 10_001}}, r"spatial_window must be at most 11, got 10001"),
+        ({"matching": {"channels": 0}}, r"channels must be at least 1, got 0"),
+        ({"matching": {"channels": 1025}}, r"channels must be at most 1024, got 1025"),
+        ({"output": {"upsample": 0}}, r"upsample must be at least 1, got 0"),
+        ({"output": {"upsample": 17}}, r"upsample must be at most 16, got 17"),
+        ({"correlation": {"reduction": -1}}, r"reduction must be at least 0, got -1"),
+        ({"correlation": {"power": 0.5}}, r"power must be at least 1, got 0.5"),
+        ({"correlation": {"power": 17}}, r"power must be at most 16, got 17"),
+        ({"correlation": {"keep_top": -1}}, r"keep_top must be at least 0, got -1"),
+        ({"correlation": {"scales": []}}, r"scales must be 1 to 9 numbers, got 0"),
+        ({"correlation": {"scales": [1] * 10}}, r"scales must be 1 to 9 numbers, got 10"),
+        ({"correlation": {"scales": [0]}}, r"scales must be above 0, got 0"),
+        ({"correlation": {"scales": [17]}}, r"scales must be at most 16, got 17"),
+        ({"correlation": {"scales": [math.inf]}}, r"scales must be a finite number, got inf"),
+        (
+            {**ONE_SCALE, "matching": {"kind": "consensus", "channels": []}},
+            r"channels must be 1 to 9 numbers that end with 1, .*, got \[\]",
+        ),
+        (
+            {**ONE_SCALE, "matching": {"kind": "consensus", "channels": [16, 2]}},
+            r"channels must .* end with 1, .*, got \[16, 2\]",
+        ),
+        (
+            {**ONE_SCALE, "matching": {"kind": "consensus", "channels": [1] * 10}},
+            r"channels must be 1 to 9 numbers",
+        ),
+        (
+            {**ONE_SCALE, "matching": {"kind": "consensus", "channels": [0, 1]}},
+            r"channels must be at least 1, got 0",
+        ),
+        (
+            {**ONE_SCALE, "matching": {"kind": "consensus", "channels": [1025, 1]}},
+            r"channels must be at most 1024, got 1025",
+        ),
+        (
+            {"matching": {"channels": 2, "last_layer": False}},
+            r"channels = 2 needs both Hough layers: .*; use channels = 1",
+        ),
         ({"transfer": {"gaussian_sigma": -1}}, r"gaussian_sigma must be at least 0.001, got -1"),
         ({"transfer": {"sampler_threshold": 0}}, r"sampler_threshold must be above 0, got 0"),
         ({"transfer": {"temperature": 0}}, r"temperature must be at least 1e-06, got 0"),
@@ -148,8 +179,8 @@ def test_ranges(data: dict[str, Any], sentence: str) -> None:
 @pytest.mark.parametrize("value", [2**63, -(10**400), 16**5000], ids=["2^63", "-10^400", "16^5000"])
 @pytest.mark.parametrize("name", ["keep_top", "scales"])
 def test_numbers_beyond_64_bits(name: str, value: int) -> None:
-    with pytest.raises(ConfigError, match=rf"'{name}' in configuration must fit in 64 bits"):
-        ModelConfig.from_dict({name: [value] if name == "scales" else value})
+    with pytest.raises(ConfigError, match=rf"'{name}' in .* must fit in 64 bits"):
+        ModelConfig.from_dict({"correlation": {name: [value] if name == "scales" else value}})
 
 
 @pytest.mark.usefixtures("_unchecked")
@@ -162,12 +193,9 @@ def test_data_that_is_no_table(data: object) -> None:
 def test_limits_themselves_are_allowed() -> None:
     config = ModelConfig(
         image_size=(1, 1000),
-        spatial_window=11,
-        scale_window=1,
-        channels=1024,
-        upsample=16,
-        scales=(16.0,) * 9,
-        consensus_channels=(1024, 1),
+        correlation=CorrelationConfig(scales=(16.0,) * 9),
+        matching=HoughConfig(spatial_window=11, scale_window=1, channels=1024),
+        output=OutputConfig(upsample=16),
         transfer=TransferConfig(gaussian_sigma=0),
     )
     assert ModelConfig.from_dict(config.to_dict()) == config
@@ -175,7 +203,7 @@ def test_limits_themselves_are_allowed() -> None:
 
 def test_grid_that_would_not_fit_into_memory() -> None:
     with pytest.raises(ConfigError, match="make a grid of 1048576 positions"):
-        ModelConfig.from_dict({"image_size": [4096, 4096], "upsample": 4})
+        ModelConfig.from_dict({"image_size": [4096, 4096], "output": {"upsample": 4}})
 
 
 def test_too_many_layers() -> None:
@@ -195,13 +223,13 @@ def test_changes_that_cannot_be_read(words: list[str], sentence: str) -> None:
 def test_nested_change_keeps_the_rest_of_the_table() -> None:
     config = ModelConfig().replace(transfer={"temperature": 0.5})
     assert config.transfer == TransferConfig(temperature=0.5)
-    assert ModelConfig().replace(backbone={"frozen": True}).backbone.name == "resnet101"
+    assert ModelConfig().replace(backbone={"stride_on": "conv1"}).backbone.name == "resnet101"
 
 
 def test_int_stands_for_float() -> None:
-    config = ModelConfig.from_dict({"scales": [1, 2], "transfer": {"temperature": 2}})
-    assert config.scales == (1.0, 2.0)
-    assert all(type(scale) is float for scale in config.scales)
+    config = ModelConfig.from_dict({"correlation": {"scales": [1, 2]}, "transfer": {"temperature": 2}})
+    assert config.correlation.scales == (1.0, 2.0)
+    assert all(type(scale) is float for scale in config.correlation.scales)
     assert type(config.transfer.temperature) is float
 
 
@@ -220,10 +248,11 @@ def test_round_trips(name: str, tmp_path: Path) -> None:
 
 def test_round_trip_of_what_differs_from_the_defaults(tmp_path: Path) -> None:
     config = ModelConfig(
-        backbone=BackboneConfig("resnet50", layers=("layer2", "layer3"), stride_on="conv1", frozen=True),
+        backbone=BackboneConfig("resnet50", layers=("layer2", "layer3"), stride_on="conv1"),
         transfer=TransferConfig(gaussian_sigma=1 / 3, sampler="nearest"),
-        scales=(0.1, 1 / 3),
-        consensus_channels=(8, 1),
+        correlation=CorrelationConfig(scales=(1 / 3,)),
+        matching=ConsensusConfig(channels=(8, 1)),
+        calibration=(1.0, 2.0, 3.0, 1 / 3),
     )
     assert ModelConfig.from_toml(written(tmp_path, config.to_toml())) == config
 
@@ -241,7 +270,7 @@ def test_dictionary_is_plain() -> None:
         ("channels = 1" + "0" * 5000, r"model.toml is not valid TOML: "),
         ("scales = " + "[" * 5000, r"model.toml is not valid TOML: "),
         (b"\x89PNG\r\n\x1a\n\xff\xfe", r"cannot read the configuration .*model.toml: .*utf-8"),
-        ("chanels = 1", r"unknown key 'chanels' in .*model.toml; did you mean 'channels'\?"),
+        ("[matching]\nchanels = 1", r"unknown key 'chanels' in .*model.toml; did you mean 'channels'\?"),
         ("[transfer]\ntemperature = nan", r"temperature must be a finite number, got nan"),
     ],
     ids=["syntax", "digits", "depth", "binary", "key", "nan"],
@@ -262,7 +291,7 @@ def test_missing_file_and_folder(tmp_path: Path) -> None:
 def test_configurations_cannot_be_assigned() -> None:
     config = ModelConfig()
     with pytest.raises(dataclasses.FrozenInstanceError):
-        config.channels = 2  # type: ignore[misc]
+        config.image_size = (2, 2)  # type: ignore[misc]
     with pytest.raises(dataclasses.FrozenInstanceError):
         config.backbone.name = "resnet18"  # type: ignore[misc]
     assert hash(config) == hash(ModelConfig())
@@ -270,12 +299,63 @@ def test_configurations_cannot_be_assigned() -> None:
 
 def test_replace() -> None:
     config = ModelConfig()
-    changed = config.replace(keep_top=10, backbone=BackboneConfig("resnet18"))
-    assert (changed.keep_top, changed.backbone.name) == (10, "resnet18")
+    changed = config.replace(correlation={"keep_top": 10}, backbone=BackboneConfig("resnet18"))
+    assert (changed.correlation.keep_top, changed.backbone.name) == (10, "resnet18")
     assert config == ModelConfig()
-    with pytest.raises(ConfigError, match=r"unknown key 'keep_topp' in ModelConfig; did you mean 'keep_top'\?"):
-        config.replace(keep_topp=10)
-    with pytest.raises(ConfigError, match=r"'keep_top' in ModelConfig must be of type int, got '10'"):
-        config.replace(keep_top="10")
+    with pytest.raises(ConfigError, match=r"unknown key 'keep_topp' in .*; did you mean 'keep_top'\?"):
+        config.replace(correlation={"keep_topp": 10})
+    with pytest.raises(ConfigError, match=r"'keep_top' in .* must be of type int, got '10'"):
+        config.replace(correlation={"keep_top": "10"})
     with pytest.raises(ConfigError, match=r"upsample must be at least 1, got 0"):
-        config.replace(upsample=0)
+        config.replace(output={"upsample": 0})
+
+
+# ---------------------------------------------------------------- kinds of matching, and version 0.1
+
+
+def test_another_kind_of_matching_has_its_own_fields() -> None:
+    config = ModelConfig(matching=HoughConfig(channels=4))
+    assert config.replace(matching={"first_sharing": "iso"}).matching == HoughConfig(
+        first_sharing="iso", channels=4
+    )
+    assert config.replace(matching={"kind": "none"}).matching == NoVotesConfig()
+    assert config.replace(**ONE_SCALE, matching={"kind": "consensus"}).matching == ConsensusConfig()
+    with pytest.raises(ConfigError, match="unknown key 'first_sharing'"):
+        config.replace(matching={"kind": "none", "first_sharing": "iso"})
+    with pytest.raises(ConfigError, match="consensus works on one scale"):
+        config.replace(matching={"kind": "consensus"})
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"dimensions": "4d-4d"}, {"correlation": {"scales": [1.0]}}),
+        ({"dimensions": "6d-4d", "first_sharing": "iso"}, {"matching": {"first_sharing": "iso"}}),
+        ({"matching": "none", "channels": 1, "last_sharing": "iso"}, {"matching": {"kind": "none"}}),
+        (
+            {"matching": "consensus", "consensus_channels": [4, 1], "spatial_window": 3},
+            {**ONE_SCALE, "matching": {"kind": "consensus", "channels": [4, 1], "spatial_window": 3}},
+        ),
+        (
+            {"output": "softplus", "mutual_filter": True, "upsample": 3},
+            {"output": {"activation": "softplus", "mutual_filter": True, "upsample": 3}},
+        ),
+        (
+            {"correlation_power": 1.5, "channel_reduction": 2, "keep_top": 3},
+            {"correlation": {"power": 1.5, "reduction": 2, "keep_top": 3}},
+        ),
+        (
+            {"transfer": {"temperature": 2.0, "calibration": [1, 2, 3, 4]}},
+            {"transfer": {"temperature": 2.0}, "calibration": [1, 2, 3, 4]},
+        ),
+        (
+            {"backend": "folded", "loss": "distance", "backbone": {"name": "resnet18", "frozen": True}},
+            {"backbone": {"name": "resnet18"}},
+        ),
+    ],
+)
+def test_keys_of_version_0_1(old: dict[str, Any], new: dict[str, Any]) -> None:
+    with pytest.warns(DeprecationWarning, match="version 0.1"):
+        assert ModelConfig.from_dict(old) == ModelConfig.from_dict(new)
+    with pytest.warns(DeprecationWarning, match="version 0.1"):
+        assert ModelConfig().replace(**old) == ModelConfig.from_dict(new)

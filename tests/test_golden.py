@@ -19,7 +19,7 @@ from chmnet.nn import HoughMatching, MatchingHead, tap_groups
 from chmnet.ops.transfer import transfer_keypoints
 from chmnet.training import keypoint_loss
 from chmnet.weights import head_from_reference, votes_from_reference
-from tests.flat import flat_config, flat_replace
+from tests.flat import flat_config
 
 from .conftest import SHARED
 
@@ -72,7 +72,7 @@ def parameters(values: Values, names: list[str], prefix: str) -> dict[str, Tenso
 
 def reference_head(kind: str, values: Values, names: list[str]) -> MatchingHead:
     config = flat_config("reference", first_sharing=kind, last_sharing=kind)
-    head = MatchingHead(config, in_channels=values("head.in.source").shape[1])
+    head = MatchingHead(config, in_channels=values("head.in.source").shape[1], backend="folded")
     head.load_state_dict(head_from_reference(parameters(values, names, "head.")))
     return head
 
@@ -143,7 +143,7 @@ def train(golden: Golden, steps: int, noise_seed: int | None = None, **changes: 
     """
     kind, values, names = golden
     head = reference_head(kind, values, names)
-    transfer = flat_replace(head.config.transfer, **changes)
+    transfer = head.config.transfer.replace(**changes)
     features = [values("head.in.source"), values("head.in.target")]
     if noise_seed is not None:
         generator = torch.Generator().manual_seed(noise_seed)
@@ -158,7 +158,7 @@ def train(golden: Golden, steps: int, noise_seed: int | None = None, **changes: 
     losses = []
     for step in range(steps):
         predicted = transfer_keypoints(head(*features), source, transfer)
-        loss = keypoint_loss(predicted, truth, mask, head.config.loss)
+        loss = keypoint_loss(predicted, truth, mask, "squared-distance")
         optimiser.zero_grad()
         loss.backward()
         if step == 0:

@@ -150,7 +150,7 @@ def votes(result: MatchResult) -> Image.Image:
         ]
         correlation = model.head.correlate(*pyramids)
         first = model.head.vote_over_scales(correlation)[0, 0]
-        last = model.head.match(*pyramids)[0, 0]
+        last = model.head.match(*pyramids)[0][0, 0]
     maps = []
     for scores in (correlation[0, 0, 0, 0], first, last):
         shares = WITHERS / np.array(source.size)

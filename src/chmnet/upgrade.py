@@ -34,6 +34,12 @@ def upgrade_model(data: dict[str, Any]) -> dict[str, Any]:
     data = dict(data)
     old = sorted(set(data) & {*_CORRELATION, *_OUTPUT, *_HOUGH, *_DROPPED, "dimensions", "consensus_channels"})
     old += [key for key in ("matching", "output") if isinstance(data.get(key), str)]
+    nested = {"transfer": "calibration", "backbone": "frozen"}
+    old += [
+        f"{name}.{key}" for name, key in nested.items() if isinstance(data.get(name), dict) and key in data[name]
+    ]
+    if not old:
+        return data  # what is left is a mistake
     new: dict[str, Any] = {}
     correlation = {_CORRELATION[key]: data.pop(key) for key in list(data) if key in _CORRELATION}
     output = {_OUTPUT[key]: data.pop(key) for key in list(data) if key in _OUTPUT}
@@ -54,12 +60,10 @@ def upgrade_model(data: dict[str, Any]) -> dict[str, Any]:
     for key in _DROPPED:
         data.pop(key, None)
     if isinstance(data.get("transfer"), dict) and "calibration" in data["transfer"]:
-        old.append("transfer.calibration")
         transfer = dict(data["transfer"])
         new["calibration"] = transfer.pop("calibration")
         data["transfer"] = transfer
     if isinstance(data.get("backbone"), dict) and "frozen" in data["backbone"]:
-        old.append("backbone.frozen")
         data["backbone"] = {key: value for key, value in data["backbone"].items() if key != "frozen"}
     for name, table in (("correlation", correlation), ("matching", fields), ("output", output)):
         if table:

@@ -7,13 +7,14 @@ import torch
 
 from chmnet.benchmark import count_multiply_adds, count_parameters
 from chmnet.benchmark.counts import STAGES, scale_pairs_in_reach
-from chmnet.config import BackboneConfig, ModelConfig
+from chmnet.config import BackboneConfig
 from chmnet.nn.chmnet import CHMNet
+from tests.flat import flat_config
 
 
 def model_of(backbone: str = "resnet18", branches: str = "shared", **changes: object) -> CHMNet:
     with torch.device("meta"):
-        return CHMNet(ModelConfig(backbone=BackboneConfig(backbone, branches=branches)).replace(**changes))
+        return CHMNet(flat_config(backbone=BackboneConfig(backbone, branches=branches), **changes))
 
 
 def basic_stage(cells: int, inside: int, width: int, downsample: bool) -> int:

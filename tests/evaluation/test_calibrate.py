@@ -12,7 +12,7 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 from chmnet.cli.main import app
-from chmnet.config import BackboneConfig, TransferConfig
+from chmnet.config import BackboneConfig, ModelConfig, TransferConfig
 from chmnet.data.pairs import AnnotatedImage, Pair
 from chmnet.errors import ChmnetError, ConfigError, InputError, WeightsError
 from chmnet.evaluation.calibrate import collect_evidence, fit_calibration, recalibrated
@@ -168,7 +168,7 @@ def test_the_map_is_calibrated_where_the_configuration_says_so() -> None:
 @pytest.mark.parametrize("calibration", [(1.0,), (1.0, 2.0, 3.0, float("nan")), (1.0, 2.0, 3.0, 1e9)])
 def test_calibrations_that_are_none(calibration: tuple[float, ...]) -> None:
     with pytest.raises(ConfigError, match="calibration must be"):
-        TransferConfig(calibration=calibration)
+        ModelConfig(calibration=calibration)
 
 
 # ---------------------------------------------------------------- models
@@ -237,9 +237,7 @@ def test_a_calibrated_file_differs_in_nothing_else(tmp_path: Path, model: CHMNet
     (old, old_metadata), (new, metadata) = read_tensors(before), read_tensors(after)
     assert old.keys() == new.keys()
     assert all(torch.equal(old[name], new[name]) for name in old)
-    assert load_model(after).config == load_model(before).config.replace(
-        transfer={"calibration": (1.0, 2.0, 3.0, 4.0)}
-    )
+    assert load_model(after).config == load_model(before).config.replace(calibration=(1.0, 2.0, 3.0, 4.0))
     assert read_notes(after) == {"licence": "none", "calibration": "some pairs"}
     assert old_metadata.keys() == metadata.keys()
     with pytest.raises(InputError, match="exists already"):
@@ -274,7 +272,7 @@ def test_the_command(tmp_path: Path, model: CHMNet) -> None:
     assert result.exit_code == 0, result.output
     assert "calibration error" in result.output
     config = json.loads(read_tensors(output)[1]["config"])
-    assert len(config["transfer"]["calibration"]) == 4
+    assert len(config["calibration"]) == 4
     measured = run(output, *data, "--plot", tmp_path / "reliability.png", "--json", tmp_path / "figures.json")
     assert measured.exit_code == 0, measured.output
     figures = json.loads((tmp_path / "figures.json").read_text())

@@ -270,7 +270,7 @@ def test_killed_and_started_again_gives_the_same_json(root: Path, tmp_path: Path
         (["--predictions", "p.jsonl", "--json", "p.jsonl", "--overwrite"], "is an input already"),
         (["--json", "r.md", "--report", "r.md"], "is another output already"),
         (["--set", "nonsense"], "key=value"),
-        (["--set", "matching=maybe"], "must be one of"),
+        (["--set", "matching.kind=maybe"], "must be one of"),
         (["--backbone", "resnet50"], "needs weights"),
         (["--backbone", "vgg"], "must be one of"),
         (["--predictions", "no/such/place/p.jsonl"], "cannot write the predictions"),

@@ -383,7 +383,9 @@ def test_basic_blocks_have_one_place_for_the_stride() -> None:
 @pytest.mark.parametrize("frozen", [True, False], ids=["frozen", "free"])
 def test_freezing(name: str, frozen: bool) -> None:
     layer = {"resnet18": "layer1", "efficientnet-lite0": "blocks.1"}[name]
-    backbone = build_backbone(BackboneConfig(name, layers=(layer,), frozen=frozen))
+    backbone = build_backbone(BackboneConfig(name, layers=(layer,)))
+    if frozen:
+        backbone.freeze()
     before = {key: tensor.clone() for key, tensor in backbone.state_dict().items()}
     nn.Sequential(backbone).train()  # as a part of a network that trains
     features = backbone(torch.rand(2, 3, 32, 32))
@@ -407,7 +409,8 @@ def test_inference_leaves_batch_statistics_alone() -> None:
 
 @pytest.fixture(scope="module")
 def he_resnet50(shared: Path) -> ResNet:
-    backbone = ResNet("resnet50", stride_on="conv1", frozen=True)
+    backbone = ResNet("resnet50", stride_on="conv1")
+    backbone.freeze()
     load_backbone_weights(backbone, shared / "weights" / "resnet50_he_conv4.safetensors")
     return backbone
 

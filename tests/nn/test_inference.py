@@ -6,11 +6,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from chmnet.config import BackboneConfig
+from chmnet.config import BackboneConfig, ModelConfig
 from chmnet.errors import InputError, WeightsError
 from chmnet.nn import CHMNet, HoughMatching, MatchingHead, for_inference, inference
+from chmnet.nn.inference import InferenceHead, InferenceNetwork
+from chmnet.nn.memory import chunk_bytes
 from chmnet.ops.correlation import filter_in_place, mutual_nearest_neighbour_filter
 from chmnet.weights import save_model
+from tests.conftest import REPOSITORY
 from tests.flat import flat_config
 
 
@@ -99,14 +102,26 @@ def test_twice_is_once(pair: tuple[Tensor, Tensor]) -> None:
 @pytest.mark.parametrize("chunk_bytes", [1, 60_000, 10**9])
 def test_pieces_change_nothing(channels: int, chunk_bytes: int) -> None:
     config = flat_config(output="softplus", mutual_filter=True, channels=channels)
-    head = MatchingHead(config, in_channels=8).eval()
+    exact = MatchingHead(config, in_channels=8).eval()
+    head = InferenceHead(exact)
     source, target = torch.rand(2, 8, 7, 5), torch.rand(2, 8, 4, 6)
     with torch.inference_mode():
         pyramids = head.pyramid(source), head.pyramid(target)
-        whole = head.match(*pyramids)
-        torch.testing.assert_close(head.match(*pyramids, chunk_bytes=chunk_bytes), whole, rtol=1e-6, atol=1e-9)
-    with torch.enable_grad():
-        torch.testing.assert_close(head(source, target).detach(), whole, rtol=1e-5, atol=1e-8)
+        whole, _ = head.match(*pyramids)
+        pieces, _ = head.match(*pyramids, chunk_bytes=chunk_bytes)
+        torch.testing.assert_close(pieces, whole, rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(exact(source, target).detach(), whole, rtol=1e-5, atol=1e-8)
+
+
+def test_the_exact_network_has_no_modes() -> None:
+    """With gradients or without, one call gives the same numbers: speed is another class's."""
+    model = network(mutual_filter=True)
+    source, target = torch.rand(2, 1, 3, 64, 80).unbind()
+    with torch.no_grad():
+        without = model(source, target)
+    assert torch.equal(model(source, target).detach(), without)
+    assert isinstance(for_inference(model), InferenceNetwork)
+    assert not isinstance(model, InferenceNetwork)
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 2_000, 10**9])
@@ -118,60 +133,62 @@ def test_filter_in_place(chunk_bytes: int) -> None:
     assert torch.equal(scores, expected)
 
 
-def test_within_a_limit_the_numbers_are_the_same(pair: tuple[Tensor, Tensor]) -> None:
-    model = for_inference(network(mutual_filter=True, output="softplus"))
+def match_within(model: InferenceNetwork, source: Tensor, target: Tensor, memory_mb: float) -> Tensor:
+    """One pair of images, as :class:`chmnet.Matcher` matches within a limit."""
+    pieces = chunk_bytes(model.config, source.shape[2:], target.shape[2:], memory_mb)
     with torch.inference_mode():
-        torch.testing.assert_close(model.match_within(*pair, memory_mb=20), model(*pair), rtol=1e-4, atol=1e-7)
+        pyramids = [model.head.pyramid(model.features(images)) for images in (source, target)]
+        return model.head.match(*pyramids, chunk_bytes=pieces)[0]
 
 
 @pytest.mark.parametrize(
-    "changes", [{"matching": "none"}, {"last_layer": False}, {"matching": "consensus"}], ids=str
+    "changes",
+    [
+        {"mutual_filter": True, "output": "softplus"},
+        {"matching": "none"},
+        {"last_layer": False},
+        {"matching": "consensus"},
+        {"matching": "regularised-hough"},
+    ],
+    ids=str,
 )
-def test_within_a_limit_without_a_last_vote(changes: dict[str, object], pair: tuple[Tensor, Tensor]) -> None:
+def test_within_a_limit_the_numbers_are_the_same(changes: dict[str, object], pair: tuple[Tensor, Tensor]) -> None:
     model = for_inference(network(**changes))
+    pair = pair[0][:1], pair[1][:1]
     with torch.inference_mode():
-        torch.testing.assert_close(model.match_within(*pair, memory_mb=40), model(*pair), rtol=1e-4, atol=1e-6)
-
-
-def test_an_empty_batch_within_a_limit() -> None:
-    images = torch.rand(0, 3, 64, 80)
-    assert network().match_within(images, images, 50).shape == (0, 1, 8, 10, 8, 10)
+        torch.testing.assert_close(match_within(model, *pair, 40), model(*pair), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("memory_mb", [float("nan"), float("inf"), 0.0, -1.0])
-def test_a_limit_that_is_no_number_of_megabytes(memory_mb: float, pair: tuple[Tensor, Tensor]) -> None:
-    with pytest.raises(InputError, match="memory_mb must be a positive, finite number of megabytes"):
-        network().match_within(*pair, memory_mb)
+def test_a_limit_that_is_no_number_of_megabytes(memory_mb: float) -> None:
+    with pytest.raises(InputError, match="memory_mb must be a positive, finite number"):
+        chunk_bytes(ModelConfig(), (240, 240), (240, 240), memory_mb)
 
 
-def test_a_limit_for_something_else_than_images() -> None:
-    with pytest.raises(InputError, match="images must have the axes b 3 h w"):
-        network().match_within(torch.rand(3, 64, 64), torch.rand(3, 64, 64), 50)
-
-
-def test_a_limit_too_low(pair: tuple[Tensor, Tensor]) -> None:
-    with pytest.raises(
-        InputError, match=r"matching needs about \d+ MB beside the network, more than the limit of 1;"
-    ):
-        network().match_within(*pair, memory_mb=1)
+def test_a_limit_too_low() -> None:
+    with pytest.raises(InputError, match=r"needs about \d+ MB .* more than the limit of 1;"):
+        chunk_bytes(ModelConfig(), (240, 240), (240, 240), 1)
 
 
 PEAK = """
 import torch
 from chmnet.benchmark.timing import peak_megabytes
-from chmnet.config import BackboneConfig, ModelConfig
 from chmnet.nn import CHMNet, for_inference
+from tests.flat import flat_config
+from tests.nn.test_inference import match_within
 
-config = flat_config(backbone=BackboneConfig("resnet18"), upsample=4, mutual_filter=True, output="softplus")
-model = for_inference(CHMNet(config))
+model = for_inference(CHMNet(flat_config(
+    backbone={"name": "resnet18"}, upsample=4, mutual_filter=True, output="softplus"
+)))
 source, target = torch.rand(2, 1, 3, 160, 160).unbind()
-print(peak_megabytes(lambda: model.match_within(source, target, 55)))
+print(peak_megabytes(lambda: match_within(model, source, target, 55)))
 """
 
 
 def test_a_limit_is_kept() -> None:
     """In a process of its own; the limit is not much above the least that is needed."""
-    peak = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, check=True).stdout.strip()
+    command = [sys.executable, "-c", PEAK]
+    peak = subprocess.run(command, capture_output=True, text=True, check=True, cwd=REPOSITORY).stdout.strip()
     if peak == "None":
         pytest.skip("peak memory needs Linux's counters")
     assert float(peak) <= 55

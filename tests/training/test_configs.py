@@ -5,9 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from chmnet.errors import WeightsError
 from chmnet.nn.chmnet import MatchingHead
 from chmnet.toml import TomlConfig
 from chmnet.training.config import TrainingConfig
+from chmnet.training.initialise import build_model
+from chmnet.weights.models import read_model_config
 from tests.conftest import REPOSITORY
 
 CONFIGS = sorted((REPOSITORY / "configs").glob("*.toml"))
@@ -42,7 +45,7 @@ def test_published_configurations_have_the_published_numbers_of_weights(name: st
 def test_defaults_are_the_papers() -> None:
     config = TrainingConfig.from_toml(REPOSITORY / "configs" / "paper-psi.toml")
     assert config.model.backbone.name == "resnet101"
-    assert config.model.loss == "distance"
+    assert (config.loss, config.initialisation) == ("distance", "scaled")
     assert config.batch_size == 16
     assert [(source.dataset, source.split) for source in (*config.data, *config.validation)] == [
         ("pf-pascal", "train"),
@@ -52,8 +55,34 @@ def test_defaults_are_the_papers() -> None:
 
 def test_reference_preset() -> None:
     config = TrainingConfig.from_toml(REPOSITORY / "configs" / "reference.toml")
-    assert config.model.loss == "squared-distance"
+    assert (config.loss, config.initialisation) == ("squared-distance", "reference")
     assert config.model.backbone.branches == "separate"
     assert config.batch_size == 20
-    changed = TrainingConfig.from_dict({"preset": "reference", "model": {"channels": 2}})
-    assert (changed.model.channels, changed.model.mutual_filter) == (2, True)
+    changed = TrainingConfig.from_dict({"preset": "reference", "model": {"matching": {"channels": 2}}})
+    assert (changed.model.matching.channels, changed.model.output.mutual_filter) == (2, True)
+
+
+@pytest.mark.parametrize("kind", ["scaled", "reference"])
+def test_initialisation(kind: str) -> None:
+    """Both layers' weights grow with their groups; in the authors' code the 4D layer's do not."""
+    config = TrainingConfig.from_dict({"initialisation": kind, "backbone_weights": "random"})
+    head = build_model(config.replace(model={"backbone": {"name": "resnet18"}})).head
+    assert (head.first.weight.mean() > 0.01).item()
+    assert (head.last.weight.mean() > 0.002).item() == (kind == "scaled")
+
+
+def test_a_run_may_start_from_a_named_model() -> None:
+    config = TrainingConfig.from_dict({"base": "chmnet-lite", "model": {"image_size": [160, 160]}})
+    shipped = read_model_config("chmnet-lite")
+    assert config.model == shipped.replace(image_size=(160, 160), calibration=())
+    assert config.init == "chmnet-lite"
+    assert TrainingConfig.from_dict({"base": "chmnet-lite", "init": "random"}).init == "random"
+    with pytest.raises(WeightsError, match="there is no"):
+        TrainingConfig.from_dict({"base": "nonesuch"})
+
+
+def test_settings_of_the_run_in_a_model_table_of_version_0_1() -> None:
+    old = {"model": {"dimensions": "4d-4d", "loss": "squared-distance", "backbone": {"frozen": True}}}
+    with pytest.warns(DeprecationWarning, match="dimensions"):
+        config = TrainingConfig.from_dict(old)
+    assert (config.frozen, config.loss, config.model.correlation.scales) == (True, "squared-distance", (1.0,))

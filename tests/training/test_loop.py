@@ -104,7 +104,7 @@ def test_training_learns(tmp_path: Path) -> None:
     [
         ["average_decay=0.9", "schedule=cosine", "warmup_steps=1", "clip_norm=0.1"],
         ["accumulate=2", "cache_megabytes=0", "cache_precision=float32"],
-        ["model.backbone.frozen=false", "backbone_learning_rate=0.001"],
+        ["frozen=false", "backbone_learning_rate=0.001"],
         ["model.backbone.branches=separate"],
     ],
     ids=["averaged", "accumulated", "whole network", "branches"],
@@ -138,7 +138,7 @@ def test_interrupted_between_a_validation_and_its_checkpoint(tmp_path: Path) -> 
 
 
 def test_looking_at_pictures_moves_no_batch_statistics(tmp_path: Path) -> None:
-    config = tiny_config("model.backbone.frozen=false")
+    config = tiny_config("frozen=false")
     with Run(config, tmp_path, None, False, lambda record: None) as run:
         before = {name: value.clone() for name, value in run.model.state_dict().items()}
         assert run._some_features().shape == (16, run.model.backbone.channels, 3, 3)
@@ -147,7 +147,7 @@ def test_looking_at_pictures_moves_no_batch_statistics(tmp_path: Path) -> None:
 
 
 def test_layers_that_do_not_learn_keep_their_weights_and_statistics(tmp_path: Path) -> None:
-    config = tiny_config("model.backbone.frozen=false", "backbone_from=blocks.3", "epochs=1")
+    config = tiny_config("frozen=false", "backbone_from=blocks.3", "epochs=1")
     with Run(config, tmp_path, None, False, lambda record: None) as run:
         before = {name: value.clone() for name, value in run.model.backbone.state_dict().items()}
         run.train()
@@ -209,7 +209,7 @@ def test_the_loss_goes_backward_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("kind", ["distance", "squared-distance"])
 def test_both_losses(tmp_path: Path, kind: str) -> None:
-    train(tiny_config(f"model.loss={kind}", "epochs=1"), tmp_path)
+    train(tiny_config(f"loss={kind}", "epochs=1"), tmp_path)
     assert all(math.isfinite(loss) for _, loss in losses(tmp_path))
 
 
@@ -222,7 +222,7 @@ def test_start_from_a_model_file(tmp_path: Path) -> None:
     config = tiny_config("learning_rate=0", "epochs=1", f"init={start}", "backbone_weights=")
     train(config, tmp_path / "second")
     assert_same_weights(start, tmp_path / "second" / LAST)
-    other = tiny_config(f"init={start}", "model.first_sharing=full")
+    other = tiny_config(f"init={start}", "model.matching.first_sharing=full")
     with pytest.raises(WeightsError, match="belongs to another model"):
         train(other, tmp_path / "third")
 
@@ -230,7 +230,9 @@ def test_start_from_a_model_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("reduction", [0, 2])
 def test_start_from_the_hough_prior(tmp_path: Path, reduction: int) -> None:
     """The first validation is that of the prior: votes as Gaussians, projections as principal components."""
-    config = tiny_config("learning_rate=0", "epochs=1", "init=hough-prior", f"model.channel_reduction={reduction}")
+    config = tiny_config(
+        "learning_rate=0", "epochs=1", "init=hough-prior", f"model.correlation.reduction={reduction}"
+    )
     train(config, tmp_path)
     head = load_model_file(tmp_path / LAST).head
     expected = MatchingHead(config.model, head.projections[0].in_channels if reduction else 8)
@@ -367,7 +369,7 @@ def test_validation_without_keypoints(tmp_path: Path, monkeypatch: pytest.Monkey
         (["augmentation.crop=0.5"], "crop and colour must be 0"),
         (["data=[]"], "data must name at least one source"),
         (["epochs=0"], "epochs must be at least 1"),
-        (["model.chanels=2"], "did you mean 'channels'"),
+        (["model.matching.chanels=2"], "did you mean 'channels'"),
         (["augmentation.flip=2"], "flip must be at most 1"),
         (["data=[{dataset='synthetic', views=1}]"], "views of synthetic must be at least 2"),
     ],
@@ -385,7 +387,7 @@ def test_float16_needs_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_mixed_precision_on_the_cpu(tmp_path: Path) -> None:
-    changes = ["precision=bf16", "model.backbone.frozen=false", "epochs=1"]
+    changes = ["precision=bf16", "frozen=false", "epochs=1"]
     train(tiny_config(*changes), tmp_path)
     assert all(math.isfinite(loss) for _, loss in losses(tmp_path))
 

@@ -11,6 +11,7 @@ from chmnet.errors import ConfigError
 from chmnet.geometry import normalised_to_pixels
 from chmnet.metrics import Prediction, score
 from chmnet.nn.chmnet import CHMNet
+from chmnet.training.initialise import build_model
 from chmnet.training.optimisation import (
     WeightAverage,
     build_optimiser,
@@ -37,7 +38,7 @@ def test_cosine_schedule_falls_to_nothing() -> None:
 
 
 def test_backbone_learns_a_hundred_times_slower() -> None:
-    config = tiny_config("model.backbone.frozen=false")
+    config = tiny_config("frozen=false")
     model = CHMNet(config.model)
     optimiser = build_optimiser(model, config)
     assert [group["lr"] for group in optimiser.param_groups] == [1e-3, 1e-5]
@@ -49,13 +50,13 @@ def test_backbone_learns_a_hundred_times_slower() -> None:
 
 def test_frozen_backbone_is_in_no_group() -> None:
     config = tiny_config()
-    assert len(build_optimiser(CHMNet(config.model), config).param_groups) == 1
+    assert len(build_optimiser(build_model(config), config).param_groups) == 1
 
 
 def test_model_without_anything_to_learn() -> None:
-    config = tiny_config("model.matching=none", "model.channel_reduction=0")
+    config = tiny_config("model.matching.kind=none", "model.correlation.reduction=0")
     with pytest.raises(ConfigError, match="nothing in this model learns"):
-        trainable(CHMNet(config.model))
+        trainable(build_model(config))
 
 
 def test_average_follows_and_is_undone_after_an_error() -> None:

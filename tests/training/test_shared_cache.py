@@ -11,7 +11,7 @@ from chmnet.training.loop import LAST, train
 from tests.training.test_loop import assert_same_weights, losses
 from tests.training.tiny import tiny_config
 
-VARIANTS = {"psi": (), "iso": ("model.first_sharing=iso", "model.last_sharing=iso")}
+VARIANTS = {"psi": (), "iso": ("model.matching.first_sharing=iso", "model.matching.last_sharing=iso")}
 
 
 @pytest.fixture(autouse=True)
@@ -44,5 +44,5 @@ def test_a_cache_outlives_the_run_and_its_own_pictures_are_added(tmp_path: Path)
 
 def test_a_backbone_that_learns_keeps_no_features(tmp_path: Path) -> None:
     with FeatureCache(10**9) as cache:
-        train(tiny_config("epochs=1", "model.backbone.frozen=false"), tmp_path, cache=cache)
+        train(tiny_config("epochs=1", "frozen=false"), tmp_path, cache=cache)
         assert cache.computed == 0

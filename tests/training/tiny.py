@@ -13,11 +13,12 @@ def tiny_config(*changes: str, **fields: Any) -> TrainingConfig:
     base = {
         "model": {
             "image_size": [48, 48],
-            "dimensions": "4d-4d",
-            "spatial_window": 3,
+            "correlation": {"scales": [1.0]},
+            "matching": {"spatial_window": 3},
             "transfer": {"temperature": 0.01},
-            "backbone": {"name": "efficientnet-lite0", "layers": ["blocks.4"], "frozen": True},
+            "backbone": {"name": "efficientnet-lite0", "layers": ["blocks.4"]},
         },
+        "frozen": True,
         "backbone_weights": "random",
         "data": [SYNTHETIC],
         "validation": [{**SYNTHETIC, "count": 4}],

@@ -27,7 +27,10 @@ State = dict[str, Tensor]
 
 
 def small_resnet(name: str = "resnet18", stride_on: str = "conv2", frozen: bool = False) -> ResNet:
-    return ResNet(name, layers=("layer1",), stride_on=stride_on, frozen=frozen)
+    backbone = ResNet(name, layers=("layer1",), stride_on=stride_on)
+    if frozen:
+        backbone.freeze()
+    return backbone
 
 
 def published_state(name: str = "resnet18") -> State:

@@ -58,12 +58,9 @@ class Member(NamedTuple):
     """Pictures are resized to so many pixels on both sides; ``None``: the model's own size."""
 
     def matcher(self, device: str, cache: FeatureCache[Features]) -> Matcher:
-        """The matcher; its scores are not filtered, as their sum will be."""
-        model = self.model
-        if model.config.mutual_filter:
-            model = CHMNet(model.config.replace(mutual_filter=False)).eval()
-            model.load_state_dict(self.model.state_dict())
-        return Matcher(model, device, cache=cache, image_size=(self.side, self.side) if self.side else None)
+        """The matcher of this member."""
+        size = (self.side, self.side) if self.side else None
+        return Matcher(self.model, device, cache=cache, image_size=size)
 
 
 def draw_pairs(
@@ -158,7 +155,7 @@ def crop(side: AnnotatedImage) -> View:
 
 def scores_on_grid(matcher: Matcher, source: View, target: View) -> Tensor:
     """``1 1 30 30 30 30``: the score of every match on the common grid, the best one 1."""
-    scores = matcher.match(source, target).scores
+    scores = matcher.match(source, target, filtered=False).scores
     if scores.shape[2:] != GRID + GRID:
         scores = resize_correlation(scores, GRID, GRID)
     return scores.relu() / scores.max().clamp(min=1e-12)

@@ -175,7 +175,7 @@ def measure_cached(model: CHMNet, size: Size, count: int, repeats: int, device: 
     def task() -> None:
         with torch.inference_mode():
             for _ in range(count):
-                model.transfer(model.head.match(source, target), pair.keypoints)
+                model.transfer(model.head.match(source, target)[0], pair.keypoints)
 
     seconds = time_together({"model": task}, repeats)["model"]
     return {**summary(seconds), "pair_ms": round(1000 * statistics.median(seconds) / count, 3)}
