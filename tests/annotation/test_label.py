@@ -73,7 +73,7 @@ def test_members_of_other_sizes_join(moved: Pair, member: Member) -> None:
 
 
 def test_the_members_scores_are_filtered_once_when_they_are_added_up(moved: Pair, member: Member) -> None:
-    filtered = CHMNet(member.model.config.replace(mutual_filter=True)).eval()
+    filtered = CHMNet(member.model.config.replace(output={"mutual_filter": True})).eval()
     filtered.load_state_dict(member.model.state_dict())
     (plain,), (same,) = (label_pairs([moved], [one], LABELLING) for one in (member, Member(filtered)))
     np.testing.assert_array_equal(plain.target.keypoints, same.target.keypoints)

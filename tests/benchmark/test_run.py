@@ -1,5 +1,6 @@
 """Measurements of a small network: complete, consistent, and leaving the network as it was."""
 
+import copy
 import json
 from typing import Any
 
@@ -127,7 +128,7 @@ def test_peak_memory_of_a_pair_in_its_own_process() -> None:
 
 
 def test_peak_memory_of_what_cannot_run() -> None:
-    config = small_model().config
+    config = copy.deepcopy(small_model().config)
     object.__setattr__(config.correlation, "scales", ())  # refused on the other side
     assert timing.pair_peak_megabytes(config, False, (32, 32)) is None
 

@@ -23,8 +23,10 @@ from torch import Tensor
 import chmnet
 from chmnet.config import BackboneConfig, ModelConfig, TransferConfig
 from chmnet.errors import ConfigError, InputError, WeightsError
+from chmnet.files import read_tensors
 from chmnet.nn import CHMNet, ResNet
-from chmnet.weights import MODELS, files, load_backbone_weights, load_model, load_model_file, save_model
+from chmnet.weights import MODELS, load_backbone_weights, load_model, load_model_file, models, save_model
+from tests.flat import flat_config, flat_replace
 
 SMALL = ModelConfig(backbone=BackboneConfig("efficientnet-lite0", layers=("blocks.0",)))
 VOTES = "head.first.weight"
@@ -85,9 +87,9 @@ def assert_refused(path: Path, sentence: str) -> None:
     "config",
     [
         SMALL,
-        ModelConfig.preset("reference", backbone=SMALL.backbone.replace(branches="separate"), channels=2),
-        SMALL.replace(matching="consensus", consensus_channels=(2, 1)),
-        SMALL.replace(matching="none", dimensions="4d-4d", channel_reduction=0),
+        flat_config("reference", backbone=SMALL.backbone.replace(branches="separate"), channels=2),
+        flat_replace(SMALL, matching="consensus", consensus_channels=(2, 1)),
+        flat_replace(SMALL, matching="none", dimensions="4d-4d", channel_reduction=0),
     ],
     ids=["paper", "reference", "consensus", "none"],
 )
@@ -108,14 +110,6 @@ def test_loaded_model_can_train(path: Path) -> None:
     assert all(parameter.requires_grad for parameter in loaded.parameters())
     loaded(torch.rand(2, 3, 32, 32), torch.rand(2, 3, 32, 32)).sum().backward()
     assert all(parameter.grad is not None for parameter in loaded.parameters())
-
-
-def test_frozen_backbone_stays_frozen(tmp_path: Path) -> None:
-    config = SMALL.replace(backbone=SMALL.backbone.replace(frozen=True))
-    save_model(CHMNet(config), tmp_path / "model.safetensors")
-    loaded = load_model_file(tmp_path / "model.safetensors")
-    assert not any(parameter.requires_grad for parameter in loaded.backbone.parameters())
-    assert all(parameter.requires_grad for parameter in loaded.head.parameters())
 
 
 def test_metadata(tmp_path: Path) -> None:
@@ -266,7 +260,7 @@ def test_metadata_without_configuration(path: Path) -> None:
         ("", "Expecting value"),
         ("[1]", r"table.*\[1\]"),
         ("null", "table.*None"),
-        ('{"chanels": 1}', r"'chanels'.*'channels'"),
+        ('{"matching": {"chanels": 1}}', r"'chanels'.*'channels'"),
         ('{"backbone": {"name": "vgg16"}}', "resnet18"),
         ('{"backbone": {"name": "resnet18", "layers": ["layer9"]}}', "layer9"),
         ('{"channel_reduction": 5000}', "5000.*1024"),
@@ -292,9 +286,9 @@ def test_nothing_is_allocated_before_the_tensors_are_known_to_fit(
         built.append(CHMNet(config))
         return built[-1]
 
-    monkeypatch.setattr(files, "CHMNet", build)
+    monkeypatch.setattr(models, "CHMNet", build)
     # Every number is within its range; together they are 61 GB for one layer.
-    absurd = SMALL.replace(matching="consensus", spatial_window=11, consensus_channels=(1024, 1024, 1))
+    absurd = flat_replace(SMALL, matching="consensus", spatial_window=11, consensus_channels=(1024, 1024, 1))
     with_config(path, json.dumps(absurd.to_dict()))
     assert_refused(path, "lacks head.first.biases.0")
     assert all(parameter.is_meta for parameter in built[0].parameters())
@@ -307,7 +301,7 @@ def test_nothing_is_allocated_before_the_tensors_are_known_to_fit(
     ("error", "kind"),
     [
         (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), InputError),
-        (SafetensorError("I/O error: No space left on device (os error 28)"), WeightsError),
+        (SafetensorError("I/O error: No space left on device (os error 28)"), InputError),
     ],
     ids=["system", "safetensors"],
 )
@@ -320,7 +314,7 @@ def test_failed_write_leaves_the_old_file(
         Path(destination).write_bytes(old[: len(old) // 2])
         raise error
 
-    monkeypatch.setattr(files, "save_file", write_half)
+    monkeypatch.setattr("safetensors.torch.save_file", write_half)
     with pytest.raises(kind, match=r"model.safetensors: .*No space left"):
         save_model(model, path)
     assert path.read_bytes() == old
@@ -409,7 +403,7 @@ def test_the_votes_of_the_hough_prior() -> None:
 
 
 def test_the_hough_prior_can_be_changed() -> None:
-    model = load_model("hough-prior", changes={"backbone": {"layers": ["blocks.10"]}, "channels": 2})
+    model = load_model("hough-prior", changes={"backbone": {"layers": ["blocks.10"]}, "matching": {"channels": 2}})
     assert model.config.backbone.layers == ("blocks.10",)
     one, other = model.head.first.kernel().detach()[:, 0].double()
     assert not torch.equal(one, other)
@@ -424,8 +418,8 @@ def test_the_hough_prior_goes_with_any_backbone(tmp_path: Path) -> None:
     layers = load_model("hough-prior", "resnet18", path, {"backbone": {"layers": ["layer2", "layer3"]}})
     assert layers.backbone.channels == 384
     plain = load_model("hough-prior", "resnet18", path)
-    assert plain.config.transfer.calibration == ()  # made for other features
-    assert len(load_model("hough-prior").config.transfer.calibration) == 4
+    assert plain.config.calibration == ()  # made for other features
+    assert len(load_model("hough-prior").config.calibration) == 4
     assert plain.config.backbone.layers == ()  # not those of the model's own backbone
     torch.testing.assert_close(plain.head.state_dict(), load_model("hough-prior").head.state_dict())
     named = load_model("hough-prior", "efficientnet-lite0")
@@ -435,7 +429,7 @@ def test_the_hough_prior_goes_with_any_backbone(tmp_path: Path) -> None:
 
 def test_a_hough_prior_without_hough_layers_is_refused() -> None:
     with pytest.raises(ConfigError, match="Hough prior"):
-        load_model("hough-prior", changes={"matching": "none"})
+        load_model("hough-prior", changes={"matching": {"kind": "none"}})
 
 
 def packaged(path: Path) -> CHMNet:
@@ -448,10 +442,10 @@ def packaged(path: Path) -> CHMNet:
 
 def test_smaller_file_gives_nearly_the_same_numbers(tmp_path: Path) -> None:
     model = packaged(tmp_path / "whole.safetensors")
-    files.shrink_model_file(tmp_path / "whole.safetensors", tmp_path / "small.safetensors", True, "package")
+    models.shrink_model_file(tmp_path / "whole.safetensors", tmp_path / "small.safetensors", True, "package")
     assert (tmp_path / "small.safetensors").stat().st_size < (tmp_path / "whole.safetensors").stat().st_size / 2
     loaded = load_model_file(tmp_path / "small.safetensors")
-    assert files.read_notes(tmp_path / "small.safetensors") == {"seed": 3}
+    assert models.read_notes(tmp_path / "small.safetensors") == {"seed": 3}
     torch.testing.assert_close(loaded.backbone.state_dict(), model.backbone.state_dict())
     torch.testing.assert_close(loaded.head.state_dict(), model.head.state_dict(), rtol=1e-3, atol=1e-6)
     assert next(loaded.parameters()).dtype == torch.float32
@@ -459,12 +453,12 @@ def test_smaller_file_gives_nearly_the_same_numbers(tmp_path: Path) -> None:
 
 def test_a_backbone_that_was_trained_is_not_left_out(path: Path, tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match="not the package's"):
-        files.shrink_model_file(path, tmp_path / "small.safetensors", False, "package")
+        models.shrink_model_file(path, tmp_path / "small.safetensors", False, "package")
 
 
 def test_a_backbone_from_elsewhere_must_be_named(tmp_path: Path) -> None:
     packaged(tmp_path / "whole.safetensors")
-    files.shrink_model_file(tmp_path / "whole.safetensors", tmp_path / "small.safetensors", False, "my weights")
+    models.shrink_model_file(tmp_path / "whole.safetensors", tmp_path / "small.safetensors", False, "my weights")
     with pytest.raises(WeightsError, match="my weights"):
         load_model(tmp_path / "small.safetensors")
     assert load_model(tmp_path / "small.safetensors", backbone_weights="package").config == SMALL
@@ -490,7 +484,7 @@ def test_strange_notes(path: Path, notes: str, words: str) -> None:
         metadata = {**file.metadata(), "notes": notes}
     save_file(load_file(path), path, metadata)
     with pytest.raises(WeightsError, match=words):
-        files.read_notes(path)
+        models.read_notes(path)
 
 
 def test_a_trained_target_branch_is_not_left_out(tmp_path: Path) -> None:
@@ -499,7 +493,7 @@ def test_a_trained_target_branch_is_not_left_out(tmp_path: Path) -> None:
     load_backbone_weights(model.backbone, "package")
     save_model(model, tmp_path / "model.safetensors")
     with pytest.raises(WeightsError, match="not the package's"):
-        files.shrink_model_file(tmp_path / "model.safetensors", tmp_path / "small.safetensors", False, "package")
+        models.shrink_model_file(tmp_path / "model.safetensors", tmp_path / "small.safetensors", False, "package")
 
 
 # ---------------------------------------------------------------- the trained models that are shipped
@@ -546,8 +540,8 @@ def test_shipped_models_are_what_their_files_say(name: str, shared: Path) -> Non
     assert config.backbone.stride_on == written["backbone"]["stride_on"]
     assert list(config.image_size) == written["image_size"]
     assert config.transfer.temperature == written["transfer"]["temperature"]
-    assert list(config.transfer.calibration) == written["transfer"]["calibration"]
-    assert len(config.transfer.calibration) == 4
+    assert list(config.calibration) == written["calibration"]
+    assert len(config.calibration) == 4
     votes = model.head.first.weight.numel(), model.head.last.weight.numel()
     assert votes == SHIPPED[name]
     assert not model.training
@@ -566,3 +560,25 @@ def test_a_trained_model_takes_no_changes() -> None:
     for changes in ({"backbone": "resnet50"}, {"changes": {"upsample": 1}}):
         with pytest.raises(WeightsError, match="chmnet-lite was trained"):
             load_model("chmnet-lite", **changes)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_files_of_version_0_1_still_load(name: str, tmp_path: Path, shared: Path) -> None:
+    """The shipped tensors behind the metadata that version 0.1 wrote: the same network, without a warning."""
+    old = json.loads((Path(__file__).parent / "metadata_0_1.json").read_text("utf-8"))[name]
+    tensors = read_tensors(MODELS[name].path)[0]
+    path = tmp_path / "old.safetensors"
+    save_file(tensors, path, old)
+    assert models.read_model_config(path) == MODELS[name].config
+    if name == "chmnet-lite":
+        loaded, shipped = load_model(path), load_model(name)
+        torch.testing.assert_close(loaded.state_dict(), shipped.state_dict(), rtol=0, atol=0)
+
+
+def test_known_models_say_what_their_files_say() -> None:
+    for name in SHIPPED:
+        metadata = header_of(MODELS[name].path)[0]
+        assert MODELS[name].description == json.loads(metadata["notes"])["description"]
+        assert MODELS[name].needs_backbone == ("backbone_weights" in metadata)
+    with pytest.raises(WeightsError, match="no weight file"):
+        models.read_model_config("nonesuch.safetensors")
