@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -27,8 +27,6 @@ Area = tuple[int, int, int, int]
 """A box of whole pixels."""
 PictureLike = Union["Picture", str, Path, bytes, Image.Image, np.ndarray, "Tensor"]
 """What can be given as a picture; see :class:`Picture`."""
-Points = TypeVar("Points", bound=Any)
-"""A NumPy array or a tensor of points."""
 
 MAX_PIXELS = 150_000_000
 """Larger pictures are refused: decoding one would take more than a gigabyte."""
@@ -247,8 +245,8 @@ class View:
         """What is seen, resized to (height, width): a tensor ``3 h w``, RGB from 0 to 1."""
         return to_tensor(self.image(), size)
 
-    def to_picture(self, points: Points) -> Points:
-        """Normalised points of the view in pixels of the whole picture."""
+    def to_picture(self, points: Any) -> Any:
+        """Normalised points of the view (an array or a tensor) in pixels of the whole picture."""
         from chmnet.geometry import mirror_points, move_points, normalised_to_pixels, turn_points
 
         points = turn_points(points, -self.turn)
@@ -257,7 +255,7 @@ class View:
         points = normalised_to_pixels(points, self._area_size)
         return points if self.area is None else move_points(points, self.area[0], self.area[1])
 
-    def from_picture(self, points: Points) -> Points:
+    def from_picture(self, points: Any) -> Any:
         """Points in pixels of the whole picture as normalised points of the view; some may lie outside of it."""
         from chmnet.geometry import mirror_points, move_points, pixels_to_normalised, turn_points
 

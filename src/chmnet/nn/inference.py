@@ -148,9 +148,9 @@ class ExpandedVote(nn.Module):
 
     def __init__(self, layer: "HoughMatching | ExpandedVote") -> None:
         super().__init__()
-        self.backend = layer.backend
+        self.backend: str = layer.backend
         self.expanded = nn.Parameter(layer.kernel().detach(), requires_grad=False)
-        self.bias = layer.bias
+        self.bias: nn.Parameter | None = layer.bias
 
     def kernel(self) -> Tensor:
         """The dense kernel ``[c_out, c_in, *taps]``."""
