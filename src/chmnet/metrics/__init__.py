@@ -13,7 +13,6 @@ from chmnet.metrics.pck import (
     per_pair,
     reference_length,
     score,
-    thresholds_px,
 )
 from chmnet.metrics.protocol import DEFAULT_PROTOCOLS, Protocol, alpha_key, alpha_keys
 from chmnet.metrics.reliability import Reliability, reliability
@@ -39,5 +38,4 @@ __all__ = [
     "reference_length",
     "reliability",
     "score",
-    "thresholds_px",
 ]

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from chmnet.data.pairs import Pair
 from chmnet.errors import InputError
 from chmnet.geometry import Size, rescale_points
-from chmnet.metrics.protocol import Average, Protocol, alpha_keys
+from chmnet.metrics.protocol import Average, Protocol
 
 SPAIR_FLAGS = ("viewpoint", "scale", "truncation", "occlusion")
 """SPair-71k's kinds of difficulty, in the order of its paper."""
@@ -53,17 +53,6 @@ class Score:
     protocol: Protocol
     excluded: int = 0
     """How many further pairs have no keypoints."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain dictionaries, lists, strings and numbers, for JSON."""
-        return {
-            "pairs": self.pairs,
-            "keypoints": self.keypoints,
-            "excluded": self.excluded,
-            "protocol": self.protocol.to_dict(),
-            "pck": alpha_keys(self.pck),
-            "per_class": {name: alpha_keys(values) for name, values in self.per_class.items()},
-        }
 
 
 class LevelScore(TypedDict):
@@ -138,23 +127,6 @@ def reference_length(pair: Pair, target_size: Size, protocol: Protocol) -> float
     return float((corners.max(axis=0) - corners.min(axis=0)).max())
 
 
-def thresholds_px(pair: Pair, target_size: Size, protocol: Protocol) -> dict[float, float]:
-    """How far from the truth is still correct: α · length for each α, in pixels of the protocol's space.
-
-    Raises:
-        InputError: as :func:`reference_length`.
-
-    Example:
-        >>> from pathlib import Path
-        >>> from chmnet.data.pairs import AnnotatedImage
-        >>> image = AnnotatedImage(Path("duck.png"), np.array([[10.0, 20.0]]))
-        >>> thresholds_px(Pair("duck-duck", "duck", image, image), (200, 400), Protocol())
-        {0.05: 12.0, 0.1: 24.0}
-    """
-    length = reference_length(pair, target_size, protocol)
-    return {alpha: alpha * length for alpha in protocol.alphas}
-
-
 def correct(pair: Pair, prediction: Prediction, protocol: Protocol) -> dict[float, Bool[np.ndarray, " n"]]:
     """Which keypoints are correct at each α (:func:`hits`): ‖k̂′ − k′‖ ≤ α · length.
 
@@ -176,11 +148,11 @@ def correct(pair: Pair, prediction: Prediction, protocol: Protocol) -> dict[floa
         {0.04: [True, False], 0.05: [True, True]}
     """
     truth, points = _target_keypoints(pair), _predicted_points(pair, prediction)
-    limits = thresholds_px(pair, prediction.target_size, protocol)
+    length = reference_length(pair, prediction.target_size, protocol)
     truth = _to_space(truth, prediction.target_size, protocol)
     points = _to_space(points, prediction.target_size, protocol)
     distances = np.hypot(*(points - truth).T)
-    return {alpha: hits(distances, limit) for alpha, limit in limits.items()}
+    return {alpha: hits(distances, alpha * length) for alpha in protocol.alphas}
 
 
 def _to_space(points: Float[np.ndarray, "n 2"], size: Size, protocol: Protocol) -> Float[np.ndarray, "n 2"]:
