@@ -8,6 +8,7 @@ from typing import Any
 import jaxtyping
 import pytest
 
+from chmnet.cli.changes import parse_changes
 from chmnet.config import (
     PRESETS,
     BackboneConfig,
@@ -20,7 +21,6 @@ from chmnet.config import (
     TransferConfig,
 )
 from chmnet.errors import ConfigError
-from chmnet.toml import parse_changes
 
 ONE_SCALE = {"correlation": {"scales": [1.0]}}
 

@@ -4,19 +4,97 @@
 True
 """
 
+import dataclasses
+import difflib
+import json
 import math
+import sys
+import types
 import typing
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import tomli_w
 
 from chmnet.errors import ConfigError
-from chmnet.toml import TomlConfig, check_range
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 MAX_CELLS = 20_000
 """Largest grid of a configuration: its correlation takes 1.6 GB."""
 
 CONFIDENCE_THRESHOLD = 0.5
 """Matches of at least this confidence are confident: they are drawn filled, and not marked for review."""
+
+
+Config = TypeVar("Config", bound="TomlConfig")
+
+
+class TomlConfig:
+    """Conversion between a dataclass, plain dictionaries and TOML."""
+
+    @classmethod
+    def from_dict(cls: type[Config], data: dict[str, Any], where: str = "configuration") -> Config:
+        """Build a configuration; keys left out have their defaults.
+
+        Raises:
+            ConfigError: an unknown key, a value of the wrong type or out of range.
+        """
+        if not isinstance(data, dict):
+            raise ConfigError(f"{where} must be a table, got {data!r}")
+        hints = typing.get_type_hints(cls)
+        values = {}
+        for key, value in data.items():
+            if key not in hints:
+                close = difflib.get_close_matches(key, hints, n=1)
+                hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(sorted(hints))}"
+                raise ConfigError(f"unknown key {key!r} in {where}; {hint}")
+            values[key] = _convert(value, hints[key], f"{key!r} in {where}")
+        return cls(**values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain dictionaries, lists, strings and numbers."""
+        return json.loads(json.dumps(dataclasses.asdict(self)))  # type: ignore[call-overload, no-any-return]
+
+    @classmethod
+    def from_toml(cls: type[Config], path: str | Path) -> Config:
+        """Read a configuration from a TOML file."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"cannot read the configuration {path}: {error}") from None
+        try:
+            data = tomllib.loads(text)
+        except (ValueError, RecursionError) as error:  # not only TOMLDecodeError: too many digits, too deep
+            raise ConfigError(f"{path} is not valid TOML: {error}") from None
+        return cls.from_dict(data, where=str(path))
+
+    def to_toml(self) -> str:
+        """The configuration as TOML text."""
+        return tomli_w.dumps(self.to_dict())
+
+    def __post_init__(self) -> None:
+        """Refuse values that do not fit their fields; lists become tuples, dictionaries nested tables."""
+        for key, hint in typing.get_type_hints(type(self)).items():
+            object.__setattr__(self, key, _convert(getattr(self, key), hint, repr(key)))
+
+    def replace(self: Config, **changes: Any) -> Config:
+        """A copy with some fields changed; a dictionary changes single fields of a nested table.
+
+        Raises:
+            ConfigError: a field does not exist, or its new value has the wrong type.
+        """
+        fields = vars(self)
+        for key, value in changes.items():
+            current = fields.get(key)
+            kind = getattr(current, "kind", None)
+            if isinstance(value, dict) and isinstance(current, TomlConfig) and value.get("kind", kind) == kind:
+                changes[key] = current.replace(**value)
+        return type(self).from_dict({**fields, **changes}, where=type(self).__name__)
 
 
 @dataclass(frozen=True)
@@ -34,7 +112,7 @@ class BackboneConfig(TomlConfig):
     """One backbone for both images, or one each (pseudo-siamese: the authors' released checkpoints)."""
 
     def __post_init__(self) -> None:
-        self.check_types()
+        super().__post_init__()
         if len(self.layers) > 64:
             raise ConfigError(f"layers must be at most 64 names, got {len(self.layers)}")
 
@@ -57,7 +135,7 @@ class CorrelationConfig(TomlConfig):
     """Sparse correlation: only this many best matches of each position stay (the paper's K = 10); 0: all."""
 
     def __post_init__(self) -> None:
-        self.check_types()
+        super().__post_init__()
         if not 1 <= len(self.scales) <= 9:
             raise ConfigError(f"scales must be 1 to 9 numbers, got {len(self.scales)}")
         for scale in self.scales:
@@ -68,16 +146,13 @@ class CorrelationConfig(TomlConfig):
         check_range("keep_top", self.keep_top, minimum=0)
 
 
-Sharing = Literal["psi", "iso", "full"]
-
-
 @dataclass(frozen=True)
 class HoughConfig(TomlConfig):
     """Learned convolutional Hough matching (CHM; section 3.2 of the paper)."""
 
     kind: Literal["hough"] = "hough"
-    first_sharing: Sharing = "psi"
-    last_sharing: Sharing = "psi"
+    first_sharing: Literal["psi", "iso", "full"] = "psi"
+    last_sharing: Literal["psi", "iso", "full"] = "psi"
     last_layer: bool = True
     """Off: without the last Hough layer, after upsampling."""
     spatial_window: int = 5
@@ -86,7 +161,7 @@ class HoughConfig(TomlConfig):
     """Channels between the first and the last Hough layer."""
 
     def __post_init__(self) -> None:
-        self.check_types()
+        super().__post_init__()
         _check_window("spatial_window", self.spatial_window)
         _check_window("scale_window", self.scale_window)
         check_range("channels", self.channels, minimum=1, maximum=1024)
@@ -105,9 +180,6 @@ class RegularisedHoughConfig(TomlConfig):
     last_layer: bool = True
     """Off: without a second vote, after upsampling."""
 
-    def __post_init__(self) -> None:
-        self.check_types()
-
 
 @dataclass(frozen=True)
 class ConsensusConfig(TomlConfig):
@@ -119,7 +191,7 @@ class ConsensusConfig(TomlConfig):
     """Output channels of each layer."""
 
     def __post_init__(self) -> None:
-        self.check_types()
+        super().__post_init__()
         _check_window("spatial_window", self.spatial_window)
         if not 1 <= len(self.channels) <= 9 or self.channels[-1] != 1:
             raise ConfigError(
@@ -134,9 +206,6 @@ class NoVotesConfig(TomlConfig):
     """The correlation as it is."""
 
     kind: Literal["none"] = "none"
-
-    def __post_init__(self) -> None:
-        self.check_types()
 
 
 MatchingConfig = HoughConfig | RegularisedHoughConfig | ConsensusConfig | NoVotesConfig
@@ -154,7 +223,7 @@ class OutputConfig(TomlConfig):
     """Soft mutual-nearest-neighbour filter at the end (the authors' code)."""
 
     def __post_init__(self) -> None:
-        self.check_types()
+        super().__post_init__()
         check_range("upsample", self.upsample, minimum=1, maximum=16)
 
 
@@ -174,7 +243,7 @@ class TransferConfig(TomlConfig):
     """Divides the scores before the softmax; the paper has none (1)."""
 
     def __post_init__(self) -> None:
-        self.check_types()
+        super().__post_init__()
         if self.gaussian_sigma != 0:
             check_range("gaussian_sigma", self.gaussian_sigma, minimum=1e-3)
         check_range("sampler_threshold", self.sampler_threshold, above=0)
@@ -198,7 +267,7 @@ class ModelConfig(TomlConfig):
     calibrate``, see :func:`chmnet.ops.transfer.calibrated`. Empty: confidence is cycle consistency."""
 
     def __post_init__(self) -> None:
-        self.check_types()
+        super().__post_init__()
         # The upper limits are far beyond use: a configuration may come out of a stranger's weight file.
         if len(self.image_size) != 2:
             raise ConfigError(f"image_size must be (height, width), got {self.image_size}")
@@ -242,24 +311,18 @@ class ModelConfig(TomlConfig):
 
 def _upgraded(data: dict[str, Any]) -> dict[str, Any]:
     """A table whose keys of version 0.1, if it has any, have become those of today."""
-    known = typing.get_type_hints(ModelConfig)
-    if all(key in known and (key not in ("matching", "output") or not isinstance(data[key], str)) for key in data):
-        transfer = data.get("transfer")
-        if not (isinstance(transfer, dict) and "calibration" in transfer):
-            backbone = data.get("backbone")
-            if not (isinstance(backbone, dict) and "frozen" in backbone):
-                return data
+    flat = data.keys() - typing.get_type_hints(ModelConfig).keys()
+    words = [key for key in ("matching", "output") if isinstance(data.get(key), str)]
+    tables = ((data.get("transfer"), "calibration"), (data.get("backbone"), "frozen"))
+    if not (flat or words or any(isinstance(table, dict) and key in table for table, key in tables)):
+        return data
     from chmnet.upgrade import upgrade_model
 
     return upgrade_model(data)
 
 
 def check_calibration(numbers: Any) -> tuple[float, ...]:
-    """The numbers of a calibration: four, or none.
-
-    Raises:
-        ConfigError: there are others.
-    """
+    """Refuse numbers of a calibration that are not four, or none."""
     if len(numbers) not in (0, 4):
         raise ConfigError(f"calibration must be four numbers or none, got {len(numbers)}")
     for number in numbers:
@@ -271,6 +334,59 @@ def _check_window(name: str, window: int) -> None:
     check_range(name, window, minimum=1, maximum=11)
     if window % 2 == 0:
         raise ConfigError(f"{name} must be odd, got {window}; use {window - 1} or {window + 1}")
+
+
+def check_range(
+    name: str,
+    value: float,
+    minimum: float | None = None,
+    above: float | None = None,
+    maximum: float | None = None,
+) -> None:
+    """Refuse a number that is not finite, or outside of the limits that are given."""
+    if not math.isfinite(value):
+        raise ConfigError(f"{name} must be a finite number, got {value}")
+    if maximum is not None and value > maximum:
+        raise ConfigError(f"{name} must be at most {maximum}, got {value}")
+    if minimum is not None and value < minimum:
+        raise ConfigError(f"{name} must be at least {minimum}, got {value}")
+    if above is not None and value <= above:
+        raise ConfigError(f"{name} must be above {above}, got {value}")
+
+
+def _convert(value: Any, hint: Any, where: str) -> Any:
+    """Check ``value`` against a type annotation; lists become tuples, tables become dataclasses."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is types.UnionType:  # one of several kinds of tables
+        if not isinstance(value, dict):
+            hint = next((kind for kind in arguments if isinstance(value, kind)), arguments[0])
+            return _convert(value, hint, where)
+        kinds = {kind.kind: kind for kind in arguments}
+        kind = value.get("kind", arguments[0].kind)
+        if not isinstance(kind, str) or kind not in kinds:
+            raise ConfigError(f"the kind of {where} must be one of {', '.join(kinds)}, got {kind!r}")
+        return _convert(value, kinds[kind], where)
+    if origin is Literal:
+        if value not in arguments:
+            raise ConfigError(f"{where} must be one of {', '.join(map(str, arguments))}, got {value!r}")
+        return value
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise ConfigError(f"{where} must be a list, got {value!r}")
+        return tuple(_convert(item, arguments[0], where) for item in value)
+    if dataclasses.is_dataclass(hint):
+        if isinstance(value, dict):
+            return hint.from_dict(value, where=where)  # type: ignore[union-attr]
+        if not isinstance(value, hint):  # type: ignore[arg-type]
+            raise ConfigError(f"{where} must be a table, got {value!r}")
+        return value
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ConfigError(f"{where} must fit in 64 bits")
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
+        raise ConfigError(f"{where} must be of type {hint.__name__}, got {value!r}")
+    return value
 
 
 PRESETS: dict[str, ModelConfig] = {

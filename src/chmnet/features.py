@@ -37,24 +37,21 @@ def hash_weights(module: nn.Module | None) -> str:
     return digest.hexdigest()
 
 
+@dataclass(eq=False, repr=False)
 class Fingerprint:
-    """What tells models apart: a hash of their weights, computed only when two of them are compared.
+    """What tells models apart: a hash of their weights, computed only when two of them are compared."""
 
-    Args:
-        module: the network, or a hash that is known already.
-        facts: what else decides the features of a network.
-    """
-
-    def __init__(self, module: nn.Module | str, facts: str = "") -> None:
-        self._module = module
-        self._facts = facts
+    module: nn.Module | str
+    """The network, or a hash that is known already."""
+    facts: str = ""
+    """What else decides the features of a network."""
 
     @cached_property
     def value(self) -> str:
         """The hash."""
-        if isinstance(self._module, str):
-            return self._module
-        return hashlib.sha256(f"{hash_weights(self._module)} {self._facts}".encode()).hexdigest()
+        if isinstance(self.module, str):
+            return self.module
+        return hashlib.sha256(f"{hash_weights(self.module)} {self.facts}".encode()).hexdigest()
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Fingerprint) and self.value == other.value)

@@ -186,7 +186,7 @@ class Matcher:
         like = next(model.parameters())
         pieces = CHUNK_BYTES
         if self.memory_mb is not None:
-            pieces = chunk_bytes(config, self.image_size, self.image_size, self.memory_mb, like.element_size())
+            pieces = chunk_bytes(model.head, self.image_size, self.image_size, self.memory_mb)
         sides = [Pyramid([level.to(like) for level in side.levels], side.grid) for side in (source, target)]
         with torch.inference_mode():
             scores, pairs = model.head.match(sides[0], sides[1], scales, filtered, pieces)

@@ -222,9 +222,7 @@ class View:
 
     @property
     def _area_size(self) -> Size:
-        if self.area is None:
-            return self.picture.size
-        left, top, right, bottom = self.area
+        left, top, right, bottom = self.area or (0, 0, *self.picture.size[::-1])
         return bottom - top, right - left
 
     def image(self) -> Image.Image:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from chmnet.config import BackboneConfig, ModelConfig
+from chmnet.config import BackboneConfig
 from chmnet.errors import InputError, WeightsError
 from chmnet.nn import CHMNet, HoughMatching, MatchingHead, for_inference, inference
 from chmnet.nn.inference import InferenceHead, InferenceNetwork
@@ -135,7 +135,7 @@ def test_filter_in_place(chunk_bytes: int) -> None:
 
 def match_within(model: InferenceNetwork, source: Tensor, target: Tensor, memory_mb: float) -> Tensor:
     """One pair of images, as :class:`chmnet.Matcher` matches within a limit."""
-    pieces = chunk_bytes(model.config, source.shape[2:], target.shape[2:], memory_mb)
+    pieces = chunk_bytes(model.head, source.shape[2:], target.shape[2:], memory_mb)
     with torch.inference_mode():
         pyramids = [model.head.pyramid(model.features(images)) for images in (source, target)]
         return model.head.match(*pyramids, chunk_bytes=pieces)[0]
@@ -162,12 +162,12 @@ def test_within_a_limit_the_numbers_are_the_same(changes: dict[str, object], pai
 @pytest.mark.parametrize("memory_mb", [float("nan"), float("inf"), 0.0, -1.0])
 def test_a_limit_that_is_no_number_of_megabytes(memory_mb: float) -> None:
     with pytest.raises(InputError, match="memory_mb must be a positive, finite number"):
-        chunk_bytes(ModelConfig(), (240, 240), (240, 240), memory_mb)
+        chunk_bytes(for_inference(network()).head, (240, 240), (240, 240), memory_mb)
 
 
 def test_a_limit_too_low() -> None:
     with pytest.raises(InputError, match=r"needs about \d+ MB .* more than the limit of 1;"):
-        chunk_bytes(ModelConfig(), (240, 240), (240, 240), 1)
+        chunk_bytes(for_inference(network()).head, (240, 240), (240, 240), 1)
 
 
 PEAK = """

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from chmnet.config import TomlConfig
 from chmnet.errors import WeightsError
 from chmnet.nn.chmnet import MatchingHead
-from chmnet.toml import TomlConfig
 from chmnet.training.config import TrainingConfig
 from chmnet.training.initialise import build_model
 from chmnet.weights.models import read_model_config

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from chmnet.toml import parse_changes
+from chmnet.cli.changes import parse_changes
 from chmnet.training.config import TrainingConfig
 
 SYNTHETIC = {"dataset": "synthetic", "count": 8, "views": 2, "points": 5}

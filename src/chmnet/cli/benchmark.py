@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from chmnet.cli.changes import describe_changes, parse_changes
 from chmnet.cli.io import (
     Device,
     Overwrite,
     check_ending,
     check_outputs,
-    describe_changes,
     parse_whole_numbers,
     print_table,
     save_figure,
@@ -20,7 +20,6 @@ from chmnet.cli.io import (
 )
 from chmnet.config import PRESETS, BackboneConfig, ModelConfig
 from chmnet.errors import InputError
-from chmnet.toml import parse_changes
 
 if TYPE_CHECKING:
     from chmnet.nn.chmnet import CHMNet

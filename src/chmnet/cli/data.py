@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from chmnet.cli.changes import parse_changes
 from chmnet.cli.io import (
     DATASETS,
     Command,
@@ -20,7 +21,6 @@ from chmnet.cli.io import (
     write_json,
 )
 from chmnet.errors import InputError
-from chmnet.toml import parse_changes
 
 if TYPE_CHECKING:
     from chmnet.annotation.label import Member

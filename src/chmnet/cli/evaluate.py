@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from chmnet.cli.changes import describe_changes, parse_changes
 from chmnet.cli.io import (
     DataOptions,
     DataRoot,
@@ -15,13 +16,11 @@ from chmnet.cli.io import (
     Split,
     check_ending,
     check_outputs,
-    describe_changes,
     print_table,
     track,
     write_json,
 )
 from chmnet.errors import InputError
-from chmnet.toml import parse_changes
 
 if TYPE_CHECKING:
     from chmnet.data import Pair

@@ -86,17 +86,6 @@ class Command(typer.core.TyperCommand):
         return [piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
 
 
-def describe_changes(name: str, backbone: str, changes: dict[str, Any]) -> str:
-    """The title of a model with a changed configuration.
-
-    Example:
-        >>> describe_changes("paper", "resnet18", {"mutual_filter": True})
-        'paper (resnet18, mutual_filter=True)'
-    """
-    details = [backbone] * bool(backbone) + [f"{key}={value}" for key, value in changes.items()]
-    return f"{name} ({', '.join(details)})" if details else name
-
-
 def parse_whole_numbers(text: str, what: str, example: str) -> tuple[int, ...]:
     """The numbers of an option that takes several.
 

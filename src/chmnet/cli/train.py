@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from chmnet.cli.changes import parse_changes
 from chmnet.errors import ConfigError, InputError
-from chmnet.toml import parse_changes
 
 if TYPE_CHECKING:
     from chmnet.training.config import TrainingConfig

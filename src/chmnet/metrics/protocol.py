@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from chmnet.config import TomlConfig
 from chmnet.errors import ConfigError
-from chmnet.toml import TomlConfig
 
 Space = Literal["resized", "original"]
 Threshold = Literal["img", "bbox", "bbox-kp", "bbox-legacy"]
@@ -60,7 +60,7 @@ class Protocol(TomlConfig):
     """(height, width) of the resized space."""
 
     def __post_init__(self) -> None:
-        self.check_types()
+        super().__post_init__()
         if not self.alphas or len(set(self.alphas)) < len(self.alphas):
             raise ConfigError(f"alphas must be one or more different numbers, got {list(self.alphas)}")
         for alpha in self.alphas:

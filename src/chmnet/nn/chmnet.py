@@ -181,6 +181,13 @@ class MatchingHead(nn.Module):
         """(height, width) of the grid that a feature grid is matched on."""
         return self.config.output.upsample * size[0], self.config.output.upsample * size[1]
 
+    def reach(self, height: int) -> int:
+        """How many rows around its own a position of the last vote reads, on a grid of so many."""
+        matching = self.config.matching
+        if isinstance(matching, HoughConfig) and matching.last_layer:
+            return matching.spatial_window // 2
+        return height if isinstance(matching, RegularisedHoughConfig) and matching.last_layer else 0
+
     def score(self, scores: Float[Tensor, "b c HS WS HT WT"]) -> Float[Tensor, "b 1 HS WS HT WT"]:
         """The last vote and its activation."""
         scores = self.last(scores)

@@ -17,7 +17,6 @@ from chmnet.geometry import Size
 from chmnet.nn.backbones import Backbone, ResidualBlock
 from chmnet.nn.chmnet import CHMNet, MatchingHead, Pyramid
 from chmnet.nn.hough import HoughMatching, vote
-from chmnet.nn.memory import PIECE_COPIES, last_vote_reach
 from chmnet.ops.correlation import (
     CHUNK_BYTES,
     filter_in_place,
@@ -25,6 +24,9 @@ from chmnet.ops.correlation import (
     ready_to_project,
     resize_correlation,
 )
+
+PIECE_COPIES = 6
+"""How often a piece of the finer grid is in memory: while it is made, before the vote, inside it, and after."""
 
 
 def for_inference(model: CHMNet) -> "InferenceNetwork":
@@ -129,7 +131,7 @@ class InferenceHead(MatchingHead):
         The numbers are those of one piece: a vote sums in the same order wherever the borders of a piece lie.
         """
         batch, channels, height, width = coarse.shape[:4]
-        reach = last_vote_reach(self.config, height)
+        reach = self.reach(height)
         row_bytes = PIECE_COPIES * batch * channels * width * math.prod(target_size) * coarse.element_size()
         rows = max(1, chunk_bytes // max(1, row_bytes) - 2 * reach)
         if rows >= height or reach >= height:

@@ -2,10 +2,11 @@
 
 import math
 
-from chmnet.config import ConsensusConfig, HoughConfig, ModelConfig, RegularisedHoughConfig
+from chmnet.config import ConsensusConfig, HoughConfig
 from chmnet.errors import InputError
 from chmnet.geometry import Size
 from chmnet.nn.backbones import feature_grid
+from chmnet.nn.inference import PIECE_COPIES, InferenceHead
 from chmnet.ops.correlation import CHUNK_BYTES
 
 BACKBONE_BYTES = 600
@@ -17,37 +18,24 @@ OTHER_BYTES = 13 * 2**20
 VOTE_COPIES = 5
 """How often the correlation over scales is in memory while it is made and voted on."""
 
-PIECE_COPIES = 6
-"""How often a piece of the finer grid is in memory: while it is made, before the vote, inside it, and after."""
 
-
-def last_vote_reach(config: ModelConfig, height: int) -> int:
-    """How many rows around its own a position of the last vote reads, on a grid of so many."""
-    matching = config.matching
-    if isinstance(matching, HoughConfig) and matching.last_layer:
-        return matching.spatial_window // 2
-    return height if isinstance(matching, RegularisedHoughConfig) and matching.last_layer else 0
-
-
-def chunk_bytes(
-    config: ModelConfig, source_size: Size, target_size: Size, memory_mb: float, number_bytes: int = 4
-) -> int:
+def chunk_bytes(head: InferenceHead, source_size: Size, target_size: Size, memory_mb: float) -> int:
     """What a memory limit leaves for the pieces of the finer grid, images of these sizes being matched.
 
     What counts is memory beside the network and the images; the result, which must fit too, is part of it.
 
     Args:
-        config: of the network.
+        head: of the network.
         source_size: (height, width) of the source image.
         target_size: (height, width) of the target image.
         memory_mb: the limit.
-        number_bytes: of one number of the network.
 
     Raises:
         InputError: the limit is too low; the message says how much is needed.
     """
     if not (math.isfinite(memory_mb) and memory_mb > 0):
         raise InputError(f"memory_mb must be a positive, finite number of megabytes, got {memory_mb}")
+    config, number_bytes = head.config, next((p.element_size() for p in head.parameters()), 4)
     pixels = max(math.prod(size) for size in (source_size, target_size))
     grids = feature_grid(source_size), feature_grid(target_size)
     coarse_cells = math.prod(grids[0]) * math.prod(grids[1])
@@ -59,7 +47,7 @@ def chunk_bytes(
     results = 2 * fine_cells * number_bytes  # the scores, and what they become
     fixed = OTHER_BYTES + pixels * BACKBONE_BYTES + max(first, results)
     rows = config.output.upsample * grids[0][0]
-    piece = min(rows, 1 + 2 * last_vote_reach(config, rows))
+    piece = min(rows, 1 + 2 * head.reach(rows))
     least = PIECE_COPIES * channels * fine_cells * number_bytes * piece // rows
     limit = int(memory_mb * 2**20)
     if fixed + least > limit:

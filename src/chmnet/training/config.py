@@ -7,9 +7,8 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from chmnet.config import ModelConfig
+from chmnet.config import ModelConfig, TomlConfig, check_range
 from chmnet.errors import ConfigError
-from chmnet.toml import TomlConfig, check_range
 
 ANNOTATED = ("pf-pascal", "pf-willow", "spair-71k", "animal-pose", "coco")
 """Data sets with keypoints; the other sources of pairs are ``list`` and ``synthetic``."""
@@ -55,7 +54,7 @@ class SourceConfig(TomlConfig):
     """``synthetic``: change of brightness, contrast and saturation of a view; hue turns by a quarter of it."""
 
     def __post_init__(self) -> None:
-        self.check_types()
+        super().__post_init__()
         for name in ("count", "weight", "rotation", "bend", "colours"):
             check_range(f"{name} of {self.dataset}", getattr(self, name), minimum=0)
         for name in ("minimum_common", "maximum_pairs", "points"):
@@ -80,7 +79,7 @@ class AugmentationConfig(TomlConfig):
     """Change each picture's colours; not with a frozen backbone."""
 
     def __post_init__(self) -> None:
-        self.check_types()
+        super().__post_init__()
         for name, value in vars(self).items():
             check_range(name, value, minimum=0, maximum=1)
 
@@ -153,7 +152,7 @@ class TrainingConfig(TomlConfig):
     """Steps between lines of the log."""
 
     def __post_init__(self) -> None:
-        self.check_types()
+        super().__post_init__()
         for name in (
             "match_loss",
             "seed",
