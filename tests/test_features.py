@@ -180,7 +180,10 @@ def test_features_of_another_model_are_refused(matcher: Matcher, paths: list[Pat
 
 
 def test_models_of_the_same_weights_and_other_scales_share_no_features(paths: list[Path]) -> None:
-    networks = [load_model("hough-prior", changes={**SMALL, **more}) for more in ({}, {"correlation": {"scales": [0.5, 1.0]}})]
+    networks = [
+        load_model("hough-prior", changes={**SMALL, **more})
+        for more in ({}, {"correlation": {"scales": [0.5, 1.0]}})
+    ]
     with FeatureCache[Features]() as cache:
         for network in networks:
             matcher = Matcher(network, device="cpu", cache=cache)
