@@ -15,6 +15,7 @@ from PIL import Image
 
 from chmnet import Matcher, MatchResult, TransferConfig, load_model
 from chmnet.cli.main import app
+from chmnet.data.examples import PAIRS
 from chmnet.nn import HoughMatching
 from chmnet.ops import conv_nd
 from chmnet.ops.transfer import match_probabilities
@@ -34,25 +35,8 @@ from chmnet.viz.canvas import COLOURS
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
-SHOWN = (
-    ("donkey.png", "zebra.png", [(7, 72), (20, 42), (85, 44), (178, 38), (70, 150), (165, 90), (110, 80)]),
-    (
-        "pairs/young-gnu.png",
-        "pairs/gnu.png",
-        [(13, 103), (40, 28), (140, 112), (150, 250), (275, 200), (285, 30), (200, 60)],
-    ),
-    (
-        "pairs/horse.png",
-        "pairs/cow.png",
-        [(192, 44), (184, 8), (138, 62), (122, 130), (18, 134), (12, 28), (75, 45)],
-    ),
-    (
-        "sedan.png",
-        "sportscar.png",
-        [(54, 48), (178, 48), (12, 40), (205, 36), (110, 45), (30, 22), (150, 25)],
-    ),
-)
-"""The pairs at the top of README.md, and points of the first picture of each."""
+SHOWN = [PAIRS[number] for number in (0, 3, 5, 2)]
+"""The pairs at the top of README.md."""
 
 WITHERS = np.array([85.0, 44.0])
 """The point of the donkey whose votes are shown."""
@@ -85,9 +69,9 @@ def main(folder: Path) -> None:
 def shown_pairs(matcher: Matcher) -> Image.Image:
     """The picture at the top of README.md."""
     drawn = []
-    for source, target, points in SHOWN:
-        result = matcher.match(EXAMPLES / source, EXAMPLES / target)
-        found = result.transfer(points)
+    for pair in SHOWN:
+        result = matcher.match(EXAMPLES / pair.source, EXAMPLES / pair.target)
+        found = result.transfer(pair.points)
         drawn.append(draw_matches(*both(result), found.source, found.target, 380, found.confidence))
     return contact_sheet(drawn, columns=2, side=None)
 

@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
 from chmnet.experiments import cost, modules, sharing
-from chmnet.experiments.ablation import MISSING, bars, mean_and_deviation, pck_cells, pck_headings
+from chmnet.experiments.ablation import MISSING, draw_runs, mean_and_deviation, pck_cells, pck_headings
 from chmnet.experiments.published import KERNELS, METHODS, MODULES
 
 from .conftest import QuickRuns
@@ -35,11 +36,18 @@ FIGURES = {"benchmarks": {"a": "first", "b": "second"}, "rows": ROWS}
 def test_cells_stand_below_their_headings() -> None:
     assert pck_headings(FIGURES) == ["first @0.05", "first @0.1", "second @0.1"]
     assert pck_cells(FIGURES, "psi-6d") == ["11.0 ± 1.4", "40.0 ± 0.0", "50.0"]
-    assert bars(FIGURES, {"psi-6d": "whole", "rhm": "part"}) == {
-        "first @0.05": {"whole": [10.0, 12.0], "part": [9.0]},
-        "first @0.1": {"whole": [40.0, 40.0], "part": [42.5]},
-        "second @0.1": {"whole": [50.0], "part": [20.0]},
+    drawn = draw_runs(FIGURES, {"psi-6d": "whole", "rhm": "part"})[""]
+    assert isinstance(drawn, Figure)
+    dots = {
+        axes.get_title(): [list(line.get_xdata()) for line in axes.lines if line.get_marker() == "o"]
+        for axes in drawn.axes
     }
+    assert dots == {
+        "first @0.05": [[10.0, 12.0], [9.0]],
+        "first @0.1": [[40.0, 40.0], [42.5]],
+        "second @0.1": [[50.0], [20.0]],
+    }
+    assert [label.get_text() for label in drawn.axes[0].get_yticklabels()] == ["whole", "part"]
 
 
 def test_losses_are_against_the_whole_network() -> None:

@@ -4,8 +4,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from chmnet.experiments.runner import Figures
+from chmnet.experiments.runner import Drawing, Figures
 from chmnet.experiments.store import Store
+from chmnet.viz import plot_bars
 
 MISSING = "–"
 
@@ -66,13 +67,13 @@ def mean_and_deviation(values: Sequence[float]) -> str:
     return f"{mean} ± {statistics.stdev(values):.1f}" if len(values) > 1 else mean
 
 
-def bars(figures: Figures, names: Mapping[str, str]) -> dict[str, dict[str, Sequence[float]]]:
-    """For :func:`chmnet.viz.plot_bars`: the runs of each variant, by benchmark and α."""
-    headings = pck_headings(figures)
-    groups: dict[str, dict[str, Sequence[float]]] = {heading: {} for heading in headings}
-    for variant, title in names.items():
-        found = figures["rows"][variant]["pck"]
-        runs = [values for name in figures["benchmarks"] for values in found[name].values()]
-        for heading, values in zip(headings, runs, strict=True):
-            groups[heading][title] = values
-    return groups
+def draw_runs(figures: Figures, names: Mapping[str, str]) -> dict[str, Drawing]:
+    """The runs of each variant as dots, with their mean; a panel for each benchmark and α."""
+    panels = {
+        f"{label} @{alpha}": {
+            title: figures["rows"][variant]["pck"][name][alpha] for variant, title in names.items()
+        }
+        for name, label in figures["benchmarks"].items()
+        for alpha in figures["rows"][next(iter(names))]["pck"][name]
+    }
+    return {"": plot_bars(panels, "PCK (%)")}

@@ -105,11 +105,4 @@ def draw(store: Store, figures: Figures) -> Mapping[str, Drawing]:
     return {"": figure}
 
 
-EXPERIMENT = Experiment(
-    "cost",
-    "What a pair costs",
-    "table 1, FLOPs, time and memory",
-    measure,
-    tables,
-    draw,
-)
+EXPERIMENT = Experiment("cost", "What a pair costs", "table 1, FLOPs, time and memory", measure, tables, draw)

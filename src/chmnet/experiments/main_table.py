@@ -68,11 +68,7 @@ def tables(figures: Figures) -> list[Table]:
         for label, row in figures["rows"].items()
     ]
     published = [
-        [
-            name,
-            row.supervision,
-            *(MISSING if value is None else f"{value:.1f}" for value in row[1:5]),
-        ]
+        [name, row.supervision, *(MISSING if value is None else f"{value:.1f}" for value in row[1:5])]
         for name, row in METHODS.items()
     ]
     willow = "PF-WILLOW, legacy threshold"
@@ -92,11 +88,4 @@ def draw(store: Store, figures: Figures) -> Mapping[str, Drawing]:
     return {"" if number == 0 else f"-{name}": plot for number, (name, plot) in enumerate(plots.items())}
 
 
-EXPERIMENT = Experiment(
-    "main",
-    "Main results",
-    "table 1, PCK on the benchmarks",
-    measure,
-    tables,
-    draw,
-)
+EXPERIMENT = Experiment("main", "Main results", "table 1, PCK on the benchmarks", measure, tables, draw)

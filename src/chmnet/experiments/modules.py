@@ -3,11 +3,10 @@
 import statistics
 from collections.abc import Mapping
 
-from chmnet.experiments.ablation import bars, measure_variants, pck_cells, pck_headings
+from chmnet.experiments.ablation import draw_runs, measure_variants, pck_cells, pck_headings
 from chmnet.experiments.published import MODULES
 from chmnet.experiments.runner import Drawing, Experiment, Figures, Table
 from chmnet.experiments.store import Store
-from chmnet.viz import plot_bars
 
 NAMES = {
     "psi-6d": "whole network",
@@ -48,8 +47,8 @@ def tables(figures: Figures) -> list[Table]:
 
 
 def draw(store: Store, figures: Figures) -> Mapping[str, Drawing]:
-    """Each run as a dot, means as bars."""
-    return {"": plot_bars(bars(figures, NAMES), "PCK (%)")}
+    """All runs."""
+    return draw_runs(figures, NAMES)
 
 
 EXPERIMENT = Experiment(

@@ -120,10 +120,5 @@ def draw(store: Store, figures: Figures) -> Mapping[str, Drawing]:
 
 
 EXPERIMENT = Experiment(
-    "multiple",
-    "Several objects in one picture",
-    "figure “Multiple instance matching”",
-    measure,
-    tables,
-    draw,
+    "multiple", "Several objects in one picture", "figure “Multiple instance matching”", measure, tables, draw
 )

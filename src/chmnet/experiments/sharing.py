@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 
-from chmnet.experiments.ablation import MISSING, bars, measure_variants, pck_cells, pck_headings
+from chmnet.experiments.ablation import MISSING, draw_runs, measure_variants, pck_cells, pck_headings
 from chmnet.experiments.published import KERNELS
 from chmnet.experiments.recipe import training_config
 from chmnet.experiments.runner import Drawing, Experiment, Figures, Table
 from chmnet.experiments.store import Store
-from chmnet.viz import plot_bars
 
 NAMES = {
     "psi-6d": "psi, 6D-4D",
@@ -78,16 +77,10 @@ def _published() -> Table:
 
 
 def draw(store: Store, figures: Figures) -> Mapping[str, Drawing]:
-    """Each run as a dot, means as bars."""
-    return {"": plot_bars(bars(figures, NAMES), "PCK (%)")}
+    """All runs."""
+    return draw_runs(figures, NAMES)
 
 
 EXPERIMENT = Experiment(
-    "kernels",
-    "Kernels of the Hough layers",
-    "table 2, PCK over kernel types",
-    measure,
-    tables,
-    draw,
-    seeds=SEEDS,
+    "kernels", "Kernels of the Hough layers", "table 2, PCK over kernel types", measure, tables, draw, seeds=SEEDS
 )

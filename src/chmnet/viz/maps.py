@@ -140,13 +140,7 @@ def draw_warp(source: Image.Image, warped: Image.Image, target: Image.Image, sid
         (404, 249)
     """
     pictures = [source, warped, target, checkerboard(warped, target), blend(warped, target)]
-    captions = [
-        "source",
-        "source warped onto target",
-        "target",
-        "checkerboard of the two",
-        "the two blended",
-    ]
+    captions = ["source", "source warped onto target", "target", "checkerboard of the two", "the two blended"]
     return contact_sheet(pictures, captions, columns=3, side=side)
 
 

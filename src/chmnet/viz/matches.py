@@ -75,11 +75,7 @@ def draw_matches(
 
 
 def draw_top_matches(
-    source: Image.Image,
-    target: Image.Image,
-    source_points: np.ndarray,
-    target_points: np.ndarray,
-    side: int = 480,
+    source: Image.Image, target: Image.Image, source_points: np.ndarray, target_points: np.ndarray, side: int = 480
 ) -> Image.Image:
     """Hundreds of matches as dots and thin lines, coloured by where they lie in the source.
 
