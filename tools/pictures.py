@@ -15,11 +15,12 @@ from PIL import Image
 
 from chmnet import Matcher, MatchResult, TransferConfig, load_model
 from chmnet.cli.main import app
+from chmnet.config import CorrelationConfig
 from chmnet.data.examples import PAIRS
 from chmnet.nn import HoughMatching
+from chmnet.nn.chmnet import Pyramid
 from chmnet.ops import conv_nd
 from chmnet.ops.transfer import match_probabilities
-from chmnet.pictures import to_tensor
 from chmnet.viz import (
     blend,
     contact_sheet,
@@ -32,6 +33,7 @@ from chmnet.viz import (
     draw_warp,
 )
 from chmnet.viz.canvas import COLOURS
+from chmnet.viz.kernels import titled_kernels
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
@@ -119,22 +121,20 @@ def propagated(folder: Path) -> Image.Image:
 def kernels() -> Image.Image:
     """The two layers of the default model."""
     head = load_model("chmnet-lite").head
-    titled = [("chmnet-lite, first vote", head.first), ("chmnet-lite, last vote", head.last)]
-    return draw_kernels([(title, vote.kernel()[0, 0].detach().numpy()) for title, vote in titled])
+    return draw_kernels(titled_kernels("chmnet-lite", head.first, head.last))
 
 
 def votes(result: MatchResult) -> Image.Image:
     """The scores of one point of the donkey on the zebra: before any vote, after the first, after the last."""
     source, target = both(result)
-    model = load_model("chmnet-lite")
+    matcher = Matcher("chmnet-lite", "cpu")
+    head = matcher.model.head
+    features = matcher.extract(source), matcher.extract(target, "target")
+    pyramids = [Pyramid(list(one.levels), one.grid) for one in features]
     with torch.inference_mode():
-        pyramids = [
-            model.head.pyramid(model.features(to_tensor(picture, model.config.image_size)[None]))
-            for picture in (source, target)
-        ]
-        correlation = model.head.correlate(*pyramids)
-        first = model.head.vote_over_scales(correlation)[0, 0]
-        last = model.head.match(*pyramids)[0][0, 0]
+        correlation = head.correlate(*pyramids)
+        first = head.vote_over_scales(correlation)[0, 0]
+        last = head.match(*pyramids)[0][0, 0]
     maps = []
     for scores in (correlation[0, 0, 0, 0], first, last):
         shares = WITHERS / np.array(source.size)
@@ -154,8 +154,8 @@ def votes(result: MatchResult) -> Image.Image:
 
 
 def kernel_over_scales() -> Image.Image:
-    """A 6D kernel: the Hough prior's, which is written down and not learned."""
-    first = load_model("hough-prior", changes={"dimensions": "6d-4d"}).head.first
+    """A 6D kernel: the Hough prior's, which is fixed and not learned."""
+    first = load_model("hough-prior", changes={"correlation": {"scales": CorrelationConfig().scales}}).head.first
     return draw_kernels([("hough-prior with three scales, first vote", first.kernel()[0, 0].detach().numpy())])
 
 

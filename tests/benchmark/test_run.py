@@ -143,8 +143,8 @@ def test_answer_counts_no_weights() -> None:
 
 def test_cached_pairs_do_not_run_the_backbone(monkeypatch: pytest.MonkeyPatch) -> None:
     model, calls = small_model(), []
-    original = model.features
-    monkeypatch.setattr(model, "features", lambda *arguments: calls.append(1) or original(*arguments))
+    original = CHMNet.features
+    monkeypatch.setattr(CHMNet, "features", lambda *arguments: calls.append(1) or original(*arguments))
     row = network.measure_cached(model, (32, 32), count=5, repeats=2)
     assert len(calls) == 2
     assert row["pair_ms"] == pytest.approx(row["median_ms"] / 5, abs=0.01)

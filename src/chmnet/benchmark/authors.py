@@ -132,7 +132,7 @@ class BaselineHead(nn.Module):
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Match features ``b c h w``: ``b 1 HS WS HT WT``."""
-        return self.match(self.pyramid(source), self.pyramid(target))
+        return self.match(*map(self.pyramid, (source, target)))
 
     def pyramid(self, features: Tensor) -> Pyramid:
         """Resize, then project, one scale after the other."""

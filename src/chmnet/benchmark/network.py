@@ -23,7 +23,8 @@ from chmnet.benchmark.timing import (
     time_together,
 )
 from chmnet.geometry import Size
-from chmnet.nn.chmnet import CHMNet, MatchingHead
+from chmnet.matcher import Matcher
+from chmnet.nn.chmnet import CHMNet, MatchingHead, Pyramid
 from chmnet.ops.transfer import transfer_keypoints
 
 Device = str | torch.device
@@ -166,16 +167,16 @@ def measure_growth(
 
 
 def measure_cached(model: CHMNet, size: Size, count: int, repeats: int, device: Device = "cpu") -> dict[str, Any]:
-    """Match ``count`` pairs of images whose pyramids are known, to keypoints."""
-    pair = random_pair(size, device)
-    with torch.inference_mode():
-        source = model.head.pyramid(model.features(pair.source))
-        target = model.head.pyramid(model.features(pair.target, "target"))
+    """Match ``count`` pairs of images whose features are known, to keypoints."""
+    pair, matcher = random_pair(size, device), Matcher(model, device, image_size=size)
+    network = matcher.model
+    known = matcher.extract(pair.source[0]), matcher.extract(pair.target[0], "target")
+    source, target = (Pyramid(list(features.levels), features.grid) for features in known)
 
     def task() -> None:
         with torch.inference_mode():
             for _ in range(count):
-                model.transfer(model.head.match(source, target)[0], pair.keypoints)
+                network.transfer(network.head.match(source, target)[0], pair.keypoints)
 
     seconds = time_together({"model": task}, repeats)["model"]
     return {**summary(seconds), "pair_ms": round(1000 * statistics.median(seconds) / count, 3)}

@@ -79,8 +79,7 @@ def plan(wanted: Plan) -> list[Step]:
     """The steps of a plan; each adds its numbers to a report. The first ones count and describe."""
     device = choose_device(wanted.device)
     model, size, repeats = wanted.model.eval().to(device), wanted.size, wanted.repeats
-    ready = for_inference(model)
-    networks: dict[str, Network] = {"model": ready}
+    networks: dict[str, Network] = {"model": for_inference(model)}
     if set(wanted.parts) != {"convolution"}:
         networks["baseline"] = Baseline(model)
 
@@ -132,7 +131,7 @@ def plan(wanted: Plan) -> list[Step]:
 
     def cached(count: int) -> Step:
         def step(report: Report) -> None:
-            entry = measure_cached(ready, size, count, max(1, repeats // 3), device)
+            entry = measure_cached(model, size, count, max(1, repeats // 3), device)
             report.setdefault("growth", {}).setdefault("pairs_on_cached_features", {})[str(count)] = entry
 
         return step
