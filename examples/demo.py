@@ -64,7 +64,7 @@ def draw_result(result: MatchResult, point: np.ndarray, folder: Path) -> list[Dr
     return [
         Drawing(
             "top-300.png",
-            "The 300 surest matches",
+            "The 300 most confident matches",
             "Coloured by where they lie on the left: the colours on the right run the same way.",
         ),
         Drawing("confidence.png", "Confidence", "How far the match of each part of the source can be trusted."),
