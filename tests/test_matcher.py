@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 
 import chmnet
 from chmnet.config import BackboneConfig, TransferConfig
 from chmnet.errors import InputError
-from chmnet.matcher import Matcher, MatchResult, choose_device
+from chmnet.matcher import Matcher, MatchResult, check_errors, choose_device
 from chmnet.nn.chmnet import CHMNet, Pyramid
 from chmnet.pictures import Picture, View, to_picture
 from chmnet.weights import load_model
@@ -183,6 +183,37 @@ def test_match_many_computes_repeated_pictures_once(
     assert len(seen) == 3
 
 
+def test_one_unreadable_picture_does_not_end_the_others(small: Matcher, tmp_path: Path) -> None:
+    first, second = pictures(2)
+    missing = tmp_path / "none.png"
+    pairs = [(first, second), (first, missing), (missing, second), (second, first)]
+    found = list(small.match_many(iter(pairs), errors="return"))
+    assert [type(one) for one in found] == [MatchResult, InputError, InputError, MatchResult]
+    assert found[0] == small.match(first, second)
+    assert found[1].reason == "no-such-file"
+    found = list(small.one_to_many(first, [second, missing, second], errors="return"))
+    assert [type(one) for one in found] == [MatchResult, InputError, MatchResult]
+    for many in (
+        small.match_many(pairs),
+        small.one_to_many(first, [missing]),
+        small.one_to_many(missing, [first]),
+    ):
+        with pytest.raises(InputError, match=r"none\.png"):
+            list(many)
+    with pytest.raises(InputError, match="raise or return"):
+        check_errors("ignore")
+
+
+def test_views_are_matched_inside_and_answered_in_the_whole_picture(small: Matcher) -> None:
+    picture = Image.effect_noise((120, 90), 60).convert("RGB")
+    whole = Picture(picture)
+    crop = View(whole, (30, 20, 94, 84))
+    found = small.match(crop, picture.crop((30, 20, 94, 84))).matches(5)
+    np.testing.assert_allclose(found.source - [30, 20], found.target, atol=8)
+    mirrored = small.match(View(whole, crop.area, mirrored=True), ImageOps.mirror(picture.crop((30, 20, 94, 84))))
+    np.testing.assert_allclose(94 - mirrored.matches(5).source[:, 0], mirrored.matches(5).target[:, 0], atol=8)
+
+
 def test_a_full_disk_is_one_sentence(small: Matcher, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(**options: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -265,9 +296,6 @@ def test_models_of_one_scale_say_so(small: Matcher) -> None:
     result = small.match(first, second, scales=True)
     with pytest.raises(InputError, match="one scale"):
         result.winning_scales(result.matches(3))
-    pyramid = small.model.head.pyramid(torch.rand(1, small.model.backbone.channels, 4, 4))
-    with pytest.raises(InputError, match="one scale"):
-        small.model.head.match_with_scales(pyramid, pyramid)
 
 
 def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,7 +138,7 @@ class Matcher:
         Yields:
             A :class:`MatchResult` for each pair, or an :class:`chmnet.errors.InputError`.
         """
-        _check_errors(errors)
+        check_errors(errors)
         with FeatureCache[Features](CACHE_BYTES) as own:
             cache = self.cache or own
             for source, target in pairs:
@@ -167,7 +167,7 @@ class Matcher:
         Yields:
             A :class:`MatchResult` for each target, or an :class:`chmnet.errors.InputError`.
         """
-        _check_errors(errors)
+        check_errors(errors)
         first = self.extract(source, "source")
         for target in targets:
             try:
@@ -201,7 +201,8 @@ class Matcher:
         )
 
 
-def _check_errors(errors: str) -> None:
+def check_errors(errors: str) -> None:
+    """Refuse what :meth:`Matcher.match_many` cannot do with an error."""
     if errors not in ("raise", "return"):
         raise InputError(f"errors must be raise or return, got {errors!r}")
 
