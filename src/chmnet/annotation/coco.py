@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from chmnet import __version__
-from chmnet.annotation.records import POINT_DECIMALS, Moved, Propagated, score
+from chmnet.annotation.records import POINT_DECIMALS, Moved, Propagated, mean_confidence
 from chmnet.data.coco import Category, Labels
 from chmnet.data.making_pairs import Instance
 from chmnet.geometry import Size, clip_points
@@ -105,7 +105,7 @@ def _describe(moved: Moved, size: Size, category: Category, minimum_confidence: 
     visibility = np.where(placed, np.where(doubtful, NOT_VISIBLE, VISIBLE), NOT_LABELLED)
     return {
         **_describe_points(clip_points(moved.points, size), visibility, size),
-        "score": score(moved),
+        "score": mean_confidence(moved),
         "keypoint_confidence": moved.confidence.tolist(),
         "needs_review": bool(doubtful.any()),
         "review_keypoints": [

@@ -66,7 +66,7 @@ class Member(NamedTuple):
 def draw_pairs(
     pairs: Sequence[Pair], count: int, excluded: Collection[frozenset[str]], seed: int = 0
 ) -> list[Pair]:
-    """Further pairs of the same pictures: two of one category that do not stand together in any list.
+    """Further pairs of the same pictures: two of one category that no list pairs.
 
     Args:
         pairs: whose pictures and boxes to take.

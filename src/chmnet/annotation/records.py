@@ -37,11 +37,11 @@ class Propagated:
     objects: list[Moved]
 
 
-def score(moved: Moved) -> float:
+def mean_confidence(moved: Moved) -> float:
     """Mean confidence of the keypoints that have a place.
 
     Example:
-        >>> score(Moved("cat", np.array([[1.0, 2.0], [np.nan, np.nan]]), np.array([0.5, 0.0])))
+        >>> mean_confidence(Moved("cat", np.array([[1.0, 2.0], [np.nan, np.nan]]), np.array([0.5, 0.0])))
         0.5
     """
     placed = ~np.isnan(moved.points).any(axis=1)

@@ -6,7 +6,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from chmnet.annotation.coco import doubtful_keypoints
-from chmnet.annotation.records import Propagated, score
+from chmnet.annotation.records import Propagated, mean_confidence
 from chmnet.data.coco import Labels
 from chmnet.errors import InputError
 from chmnet.pictures import to_picture
@@ -39,7 +39,8 @@ def draw_sheet(
         drawing = ImageOps.expand(drawing, FRAME, rgb(colour(0)))  # told apart from the results at a glance
         tiles.append((drawing, f"labelled: {_caption(instance.path.name, instance.category, several)}"))
     ranked = sorted(
-        ((score(moved), result, moved) for result in found for moved in result.objects), key=lambda entry: entry[0]
+        ((mean_confidence(moved), result, moved) for result in found for moved in result.objects),
+        key=lambda entry: entry[0],
     )
     for mean, result, moved in ranked[:most]:
         try:

@@ -13,7 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
 from chmnet.annotation.coco import doubtful_keypoints
-from chmnet.annotation.records import Moved, score
+from chmnet.annotation.records import Moved, mean_confidence
 from chmnet.annotation.vote import join_votes
 from chmnet.config import CONFIDENCE_THRESHOLD
 from chmnet.web.answers import (
@@ -254,5 +254,5 @@ def _propagated(job: Job, number: int, target: StoredPicture) -> PropagatedPictu
         points=[None if np.isnan(x) else (x, y) for x, y in moved.points.tolist()],
         confidences=moved.confidence.tolist(),
         doubtful=doubtful_keypoints(moved, target.size, CONFIDENCE_THRESHOLD).tolist(),
-        score=score(moved),
+        score=mean_confidence(moved),
     )
