@@ -1,5 +1,6 @@
 """Pictures in, matches out: the only caller of a network at inference, and the only maker of results."""
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +35,8 @@ class Matcher:
     """Matches pairs of pictures with one model.
 
     Pictures are paths, bytes, PIL images, arrays or tensors of any size; see :class:`chmnet.pictures.Picture`.
-    Threads may share a matcher; it can be pickled, copied, and used after a fork.
+    Threads may share a matcher; it can be pickled and copied. A forked process computes with one thread: OpenMP's
+    others do not survive a fork.
 
     Args:
         model: a known name, a model file, or a network.
@@ -71,6 +73,7 @@ class Matcher:
         self.memory_mb = memory_mb
         self.cache = cache
         self.image_size: Size = image_size or (self.model.config.image_size[0], self.model.config.image_size[1])
+        self._process = os.getpid()
         self.fingerprint = Fingerprint(self.model, f"{self.model.config.backbone} {self.model.head.scales}")
 
     def extract(self, picture: Matchable, branch: str = "source", owner: str = "") -> Features:
@@ -103,7 +106,17 @@ class Matcher:
         view.picture.forget()  # a cache keeps features, not pixels
         return found
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _process=os.getpid())
+
+    def _after_fork(self) -> None:
+        """Compute with one thread in a forked process, which has no others, and would wait for them."""
+        if self._process != os.getpid():
+            torch.set_num_threads(1)
+            self._process = os.getpid()
+
     def _compute(self, view: View, branch: str) -> Features:
+        self._after_fork()
         image = view.tensor(self.image_size)[None].to(next(self.model.parameters()))
         with torch.inference_mode():
             pyramid = self.model.head.pyramid(self.model.features(image, branch))
@@ -182,6 +195,7 @@ class Matcher:
     def _compare(
         self, source: Features, target: Features, scales: bool = False, filtered: bool = True
     ) -> MatchResult:
+        self._after_fork()
         model, config = self.model, self.model.config
         like = next(model.parameters())
         pieces = CHUNK_BYTES
