@@ -15,6 +15,7 @@ import chmnet
 from chmnet.annotation.coco import doubtful_keypoints
 from chmnet.annotation.records import Moved
 from chmnet.annotation.vote import join_votes
+from chmnet.config import CorrelationConfig
 from chmnet.formats import read_npz
 from chmnet.matcher import Matcher, MatchResult
 from chmnet.viz.kernels import draw_kernels, titled_kernels
@@ -153,7 +154,10 @@ def test_matches_flow_and_warp(client: TestClient, pair: str, result: MatchResul
 
 def test_winning_scales(client: TestClient, pair: str, result: MatchResult) -> None:
     rows = client.get(f"{pair}/matches?model=hough-prior-6d").json()["matches"]
-    network = load_model("hough-prior", changes={"dimensions": "6d-4d", "scale_window": 1})
+    network = load_model(
+        "hough-prior",
+        changes={"correlation": {"scales": CorrelationConfig().scales}, "matching": {"scale_window": 1}},
+    )
     own = Matcher(network).match(DONKEY, ZEBRA, scales=True)
     expected = own.winning_scales(own.matches(300))
     assert len(np.unique(expected)) > 1  # different sizes to draw
@@ -164,7 +168,7 @@ def test_winning_scales(client: TestClient, pair: str, result: MatchResult) -> N
 def test_kernels_are_those_of_the_command(client: TestClient) -> None:
     answer = client.get("/api/models/hough-prior-iso/kernel.png")
     assert answer.headers["content-type"] == "image/png"
-    network = load_model("hough-prior", changes={"first_sharing": "iso", "last_sharing": "iso"})
+    network = load_model("hough-prior", changes={"matching": {"first_sharing": "iso", "last_sharing": "iso"}})
     expected = draw_kernels(titled_kernels("hough-prior-iso", network.head.first, network.head.last))
     np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(answer.content))), np.asarray(expected))
     assert client.get("/api/models/hough-prior-iso/kernel.png").content == answer.content
@@ -237,7 +241,7 @@ def test_propagation_one_at_a_time_and_can_be_ended(client: TestClient) -> None:
     targets = [load(client, picture_file(seed=seed)) for seed in range(5)]
     wish = {"sources": [{"picture": source, "points": POINTS}], "targets": targets}
     job = client.post("/api/propagations", json=wish).json()
-    assert_refused(client.post("/api/propagations", json=wish), 409, "runs already")
+    assert_refused(client.post("/api/propagations", json=wish), 409, "already running")
     ended = client.delete(f"/api/propagations/{job['id']}").json()
     assert ended["state"] == "cancelled"
     assert ended["done"] < 5
@@ -343,6 +347,6 @@ def test_unexpected_errors_show_nothing_of_the_inside(
 
     monkeypatch.setattr(client.app.state.service.sessions, "sweep", broken)  # type: ignore[attr-defined]
     answer = client.get(f"/api/pairs/{NOBODY}/{NOBODY}")
-    assert_refused(answer, 500, "something went wrong inside the server")
+    assert_refused(answer, 500, "internal server error")
     assert "secret" not in answer.text
     assert "secret detail" in caplog.text

@@ -46,7 +46,7 @@ def test_work_of_clients_that_have_gone_is_dropped() -> None:
         queue, gate, done = WorkQueue("test", 5), threading.Event(), []
         first = asyncio.create_task(queue.run(gate.wait))
         await asyncio.sleep(0.01)
-        with pytest.raises(WebError, match="gone"):
+        with pytest.raises(WebError, match="disconnected"):
             await queue.run(lambda: done.append(1), GoneClient())  # type: ignore[arg-type]
         cancelled = asyncio.create_task(queue.run(lambda: done.append(2)))
         await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""The JSON of the HTTP API: the shape of every answer, and how errors become one sentence and an advice."""
+"""The JSON of the HTTP API: the shape of every answer, and how errors become a message and advice."""
 
 import logging
 from typing import Annotated, Any, Literal
@@ -24,7 +24,7 @@ class WebError(ChmnetError):
     Args:
         status: of HTTP.
         error: what happened, one sentence.
-        what_to_do: what the person can do about it.
+        what_to_do: what the client can do about it.
         retry_after: seconds after which to try again.
     """
 
@@ -44,11 +44,11 @@ class ErrorAnswer(BaseModel):
 
 
 def for_log(text: str) -> str:
-    """What a client sent, on one line and not too long: nobody writes lines of their own into the log.
+    """Text of a client on one line and not too long, so that it cannot forge lines of the log.
 
     Example:
-        >>> for_log("/api" + chr(10) + "2026-01-01 INFO all is well")
-        '/api\\\\n2026-01-01 INFO all is well'
+        >>> for_log("/api" + chr(10) + "2026-01-01 INFO all is fine")
+        '/api\\\\n2026-01-01 INFO all is fine'
     """
     return text[:200].encode("unicode_escape").decode("ascii")
 
@@ -62,18 +62,18 @@ def answer(error: WebError) -> JSONResponse:
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": ErrorAnswer, "description": "The request cannot be understood."},
     403: {"model": ErrorAnswer, "description": "The request comes from another site."},
-    404: {"model": ErrorAnswer, "description": "There is no such thing (any more)."},
+    404: {"model": ErrorAnswer, "description": "It does not exist, or no longer."},
     413: {"model": ErrorAnswer, "description": "Too large."},
     415: {"model": ErrorAnswer, "description": "Not a picture of an accepted type."},
-    421: {"model": ErrorAnswer, "description": "Not a name of this server."},
+    421: {"model": ErrorAnswer, "description": "The host name is not one of this server."},
     422: {"model": ErrorAnswer, "description": "A value is missing or out of range."},
-    503: {"model": ErrorAnswer, "description": "Busy or stopping; `Retry-After` says when to ask again."},
+    503: {"model": ErrorAnswer, "description": "Busy or stopping; `Retry-After` says when to try again."},
 }
-"""For the OpenAPI document: every path may answer with these."""
+"""For the OpenAPI document: every path may return these."""
 
 _ADVICE = {
-    404: "look at /api for what there is",
-    405: "use the method that /api gives for this address",
+    404: "see /api for the list of paths",
+    405: "use a method that /api lists for this path",
 }
 
 
@@ -85,7 +85,7 @@ def _methods(request: Request) -> set[str]:
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Make every error of the application an :class:`ErrorAnswer`; the log is told what happened."""
+    """Make every error of the application an :class:`ErrorAnswer`, and log it."""
 
     @app.exception_handler(WebError)
     async def web_error(request: Request, error: WebError) -> JSONResponse:
@@ -107,11 +107,11 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> JSONResponse:
         advice = _ADVICE.get(error.status_code, "change the request and send it again")
-        told = answer(WebError(error.status_code, f"{error.detail}: {request.url.path[:200]}", advice))
-        told.headers.update(error.headers or {})
+        response = answer(WebError(error.status_code, f"{error.detail}: {request.url.path[:200]}", advice))
+        response.headers.update(error.headers or {})
         if error.status_code == 405:  # the router names only the methods of the first path that fits
-            told.headers["Allow"] = ", ".join(sorted(_methods(request)))
-        return told
+            response.headers["Allow"] = ", ".join(sorted(_methods(request)))
+        return response
 
 
 # ---------------------------------------------------------------- answers and requests
@@ -121,8 +121,8 @@ class StatusAnswer(BaseModel):
     """Whether the server runs, and how busy it is."""
 
     version: str
-    waiting: int = Field(description="Requests that wait for the network now.")
-    queue: int = Field(description="How many may wait; beyond it requests are answered with 503.")
+    waiting: int = Field(description="Requests that are waiting for the network.")
+    queue: int = Field(description="Most requests that may wait; more get HTTP 503.")
     upload_bytes: int
     pixels: int
     session_seconds: float
@@ -159,7 +159,7 @@ class ExamplesAnswer(BaseModel):
 
 
 class MatchRow(BaseModel):
-    """A point of the source, where it lies in the target, and how far that can be trusted (0 … 1)."""
+    """A point of the source, where it lies in the target, and the confidence (0 … 1)."""
 
     source: tuple[float, float]
     target: tuple[float, float]
@@ -173,7 +173,7 @@ class MatchAnswer(BaseModel):
     model: str
     source_size: tuple[int, int]
     target_size: tuple[int, int]
-    milliseconds: float | None = Field(description="What the network took; null: the result was known.")
+    milliseconds: float | None = Field(description="Time that matching took; null: the result was in the cache.")
     matches: list[MatchRow]
 
 
@@ -182,7 +182,7 @@ class LabelledPicture(BaseModel):
 
     picture: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
     points: list[tuple[FiniteFloat, FiniteFloat] | None] = Field(
-        min_length=1, max_length=500, description="The same ones in every picture; null: not to be seen in it."
+        min_length=1, max_length=500, description="The same points in every picture; null: not visible in it."
     )
 
 
@@ -200,12 +200,14 @@ class PropagatedPicture(BaseModel):
     picture: str
     points: list[tuple[float, float] | None] = Field(description="null: no source shows it.")
     confidences: list[float]
-    doubtful: list[bool] = Field(description="Whether a person should look: unsure, or outside the picture.")
+    doubtful: list[bool] = Field(
+        description="Whether a person should review it: low confidence, or outside the picture."
+    )
     score: float = Field(description="Mean confidence of the points.")
 
 
 class PropagationAnswer(BaseModel):
-    """How far a propagation is."""
+    """Progress of a propagation, and its results so far."""
 
     id: str
     state: Literal["running", "done", "cancelled", "failed"]

@@ -25,9 +25,9 @@ SWEEP_SECONDS = 10.0
 
 DESCRIPTION = """Find which point in one picture is which point in another.
 
-Points are (x, y) in pixels of the picture as a person sees it, sizes (height, width). Errors are JSON:
-`{"error": what happened, "what_to_do": …}`. A busy server answers 503 with `Retry-After`. Pictures stay in
-memory, belong to a session (a cookie) and are forgotten with it."""
+Points are (x, y) in pixels of the upright picture, sizes (height, width). Errors are JSON:
+`{"error": what happened, "what_to_do": …}`. A busy server returns HTTP 503 with `Retry-After`. Pictures stay in
+memory, belong to a session (a cookie) and are deleted with it."""
 
 
 def create_app(settings: Settings = Settings()) -> FastAPI:  # noqa: B008 (frozen)
@@ -54,7 +54,7 @@ def create_app(settings: Settings = Settings()) -> FastAPI:  # noqa: B008 (froze
         version=__version__,
         description=DESCRIPTION,
         lifespan=lifespan,
-        docs_url=None,  # FastAPI's own pages load scripts from elsewhere; /api is ours
+        docs_url=None,  # FastAPI's own pages load scripts from other hosts; /api is ours
         redoc_url=None,
         openapi_url="/api/openapi.json",
     )
@@ -78,7 +78,7 @@ def create_app(settings: Settings = Settings()) -> FastAPI:  # noqa: B008 (froze
 
 
 async def _sweep(service: Service) -> None:
-    """End sessions in time, also while nobody asks anything."""
+    """End idle sessions, also while there are no requests."""
     while True:
         await asyncio.sleep(min(SWEEP_SECONDS, service.settings.limits.session_seconds))
         service.sessions.sweep()

@@ -50,27 +50,27 @@ def offers(files: Mapping[str, Path]) -> dict[str, Offer]:
             "hough-prior-iso",
             "isotropic kernel",
             {"matching": {"first_sharing": "iso", "last_sharing": "iso"}},
-            "votes by distance",
+            "weights shared by distance",
         ),
         (
             "hough-prior-full",
             "full kernel",
             {"matching": {"first_sharing": "full", "last_sharing": "full"}},
-            "every tap its own",
+            "one weight for each tap",
         ),
         (
             "hough-prior-6d",
             "6D, over scales",
-            # Untrained scales that hear each other always end in the middle one, which hears most.
+            # With a wider window the middle scale would always win: it gets votes from most neighbours.
             {"correlation": {"scales": CorrelationConfig().scales}, "matching": {"scale_window": 1}},
-            "votes at every pair of scales, and the best pair wins",
+            "votes at every pair of scales; the best pair wins",
         ),
     ):
         config = prior.config.replace(**changes)
         text = f"{prior.description}; {description}"
         found[name] = Offer(f"hough-prior, {title}", text, "hough-prior", changes, config)
     for name, path in files.items():
-        found[name] = Offer(name, "a model file given at the start of the server", path)
+        found[name] = Offer(name, "a model file given with --model", path)
     return found
 
 
@@ -132,7 +132,9 @@ class Models:
             return load_model(offer.model, changes=offer.changes or None)
         except ChmnetError as error:  # names files of this machine: for the log only
             logger.error("the model %s cannot be loaded: %s", name, error)
-            raise WebError(500, f"the model {name} cannot be loaded", "choose another; the log says why") from None
+            raise WebError(
+                500, f"the model {name} cannot be loaded", "choose another; see the log of the server"
+            ) from None
 
 
 __all__ = ["DEFAULT_MODEL", "Models", "Offer", "offers"]

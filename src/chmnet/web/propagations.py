@@ -45,7 +45,7 @@ class Labelled(NamedTuple):
 
     picture: StoredPicture
     points: np.ndarray
-    """``n`` rows (x, y); NaN where a point is not to be seen."""
+    """``n`` rows (x, y); NaN where a point is not visible."""
 
 
 @dataclass
@@ -82,7 +82,9 @@ class Jobs:
         """
         mine = [job for job in self._jobs.values() if job.owner == owner]
         if any(job.state == "running" for job in mine):
-            raise WebError(409, "a propagation of this session runs already", "wait for it, or DELETE it first")
+            raise WebError(
+                409, "a propagation of this session is already running", "wait for it, or DELETE it first"
+            )
         for old in mine[: max(0, len(mine) - KEPT_JOBS + 1)]:
             del self._jobs[old.id]
         job = Job(secrets.token_hex(16), owner, sources, targets, model)
@@ -98,7 +100,7 @@ class Jobs:
         """
         job = self._jobs.get(key)
         if job is None or job.owner != owner:
-            raise WebError(404, "this session has no such propagation (any more)", "start it again")
+            raise WebError(404, "this session has no such propagation, or no longer", "start it again")
         return job
 
     def cancel(self, job: Job) -> None:
@@ -128,7 +130,7 @@ class Jobs:
             job.state, job.error = "failed", error.error
         except Exception:
             logger.exception("a propagation failed")
-            job.state, job.error = "failed", "something went wrong inside the server"
+            job.state, job.error = "failed", "internal server error"
 
     async def _find(self, job: Job, target: StoredPicture) -> Moved:
         """What all sources together say of one target; the vote is that of ``chmnet propagate``."""
@@ -191,7 +193,7 @@ _WISH_BODY: dict[str, Any] = {
     "/propagations",
     status_code=202,
     summary="Carry points of labelled pictures to many others",
-    responses={409: {"model": ErrorAnswer, "description": "One runs already."}},
+    responses={409: {"model": ErrorAnswer, "description": "One is already running."}},
     openapi_extra=_WISH_BODY,
 )
 async def propagate(
@@ -206,7 +208,9 @@ async def propagate(
     """
     model = service.models.check(wish.model)
     if len({len(source.points) for source in wish.sources}) > 1:
-        raise WebError(422, "labelled pictures have different numbers of points", "write null for those not seen")
+        raise WebError(
+            422, "labelled pictures have different numbers of points", "use null for points that are not visible"
+        )
     sources = [_labelled(source, service, session) for source in wish.sources]
     targets = [service.find_picture(session, target) for target in wish.targets]
     return _answer(get_jobs(request).start(session.token, sources, targets, model))

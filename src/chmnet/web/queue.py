@@ -1,4 +1,4 @@
-"""A bounded queue in front of one worker thread: requests beyond it are told that the server is busy."""
+"""A bounded queue in front of one worker thread: further requests get HTTP 503."""
 
 import asyncio
 import threading
@@ -13,7 +13,7 @@ from chmnet.web.answers import WebError
 Result = TypeVar("Result")
 
 POLL_SECONDS = 0.1
-"""How often a waiting request looks whether its client has gone or the server stops."""
+"""How often a waiting request checks whether its client has disconnected or the server stops."""
 
 
 class WorkQueue:
@@ -45,7 +45,7 @@ class WorkQueue:
         return self._waiting
 
     async def run(self, work: Callable[[], Result], request: Request | None = None) -> Result:
-        """Wait for one piece of work; it is dropped when the client of ``request`` goes away before its turn.
+        """Wait for one piece of work; it is dropped when the client of ``request`` disconnects before its turn.
 
         Raises:
             WebError: too many wait already, or the server is stopping.
@@ -62,7 +62,7 @@ class WorkQueue:
                     raise _stopping()
                 if request is not None and await request.is_disconnected():
                     future.cancel()
-                    raise WebError(499, "the client has gone", "nothing")
+                    raise WebError(499, "the client has disconnected", "nothing")
         except asyncio.CancelledError:
             future.cancel()
             raise
@@ -76,7 +76,7 @@ class WorkQueue:
                 raise _stopping()
             if self._waiting >= self.length:
                 raise WebError(
-                    503, f"the server is busy: {self._waiting} requests wait already", "try again in a moment", 1
+                    503, f"the server is busy: {self._waiting} requests are waiting", "try again in a moment", 1
                 )
             self._waiting += 1
         future = self._executor.submit(work)
@@ -88,7 +88,7 @@ class WorkQueue:
             self._waiting -= 1
 
     def stop(self) -> None:
-        """Take no more work; what waits is told so. Safe inside a signal handler."""
+        """Take no more work; what waits gets HTTP 503. Safe inside a signal handler."""
         self.stopping = True
 
     def close(self) -> None:
@@ -98,10 +98,10 @@ class WorkQueue:
 
 
 def _look_at(future: "asyncio.Future[Result]") -> None:
-    """What fails after its client has gone is nobody's surprise."""
+    """Mark an error as seen: its client may have disconnected before it."""
     if not future.cancelled():
         future.exception()
 
 
 def _stopping() -> WebError:
-    return WebError(503, "the server is stopping", "try again when it runs again", 5)
+    return WebError(503, "the server is stopping", "try again after its restart", 5)

@@ -45,14 +45,14 @@ TheService = Annotated[Service, Depends(get_service)]
 
 # FastAPI runs what is not `async` in threads of its own, but sessions and jobs belong to the event loop.
 async def find_session(request: Request, service: TheService) -> Session:
-    """The session of the request's cookie. Whoever has none, or an old one, has no pictures: nothing is kept."""
+    """The session of the request's cookie. Without one, or with an old one, it is empty and not stored."""
     return service.sessions.find(request.cookies.get(COOKIE, ""))
 
 
 async def open_session(request: Request, response: Response, service: TheService) -> Session:
-    """As :func:`find_session`, or a new one, whose cookie goes with the answer: for requests that leave something.
+    """As :func:`find_session`, or a new one, whose cookie the response sets: for requests that store something.
 
-    The server makes every token itself; one that it does not know is never taken over.
+    The server makes every token itself; unknown ones are never accepted.
     """
     session = service.sessions.open(request.cookies.get(COOKIE, ""))
     if request.cookies.get(COOKIE) != session.token:
@@ -81,14 +81,14 @@ ThePair = Annotated[Pair, Depends(get_pair)]
 
 _BINARY: dict[int | str, dict[str, Any]] = {200: {"content": {"application/octet-stream": {}}}}
 _PNG: dict[int | str, dict[str, Any]] = {200: {"content": {"image/png": {}}}}
-Side = Annotated[int, Query(ge=16, le=2048, description="Largest side; what is smaller stays as it is.")]
+Side = Annotated[int, Query(ge=16, le=2048, description="Largest side; smaller pictures keep their size.")]
 
-# ---------------------------------------------------------------- what there is
+# ---------------------------------------------------------------- status, models, examples
 
 
 @router.get("/status", summary="Version, limits, and how busy the server is")
 async def status(service: TheService) -> StatusAnswer:
-    """Cheap; answers also when the server is busy."""
+    """Also answered while the server is busy."""
     limits = service.settings.limits
     return StatusAnswer(
         version=__version__,
@@ -123,7 +123,7 @@ def _model(name: str, offer: Offer) -> ModelAnswer:
 
 
 @router.get(
-    "/models/{name}/kernel.png", summary="What a model's votes look like", response_class=Response, responses=_PNG
+    "/models/{name}/kernel.png", summary="Drawing of a model's kernels", response_class=Response, responses=_PNG
 )
 async def kernel(
     name: Annotated[str, InPath(max_length=200, description="A name from GET /api/models.")],
@@ -146,7 +146,7 @@ async def examples(service: TheService) -> ExamplesAnswer:
 
 @router.get("/examples/{picture}", summary="An example's file", response_class=Response)
 async def example_file(picture: PictureId, service: TheService) -> Response:
-    """As it lies in the folder of examples."""
+    """The file as it is in the folder of examples."""
     if picture not in service.examples:
         raise WebError(404, "there is no such example", "GET /api/examples lists them")
     stored = service.examples[picture].picture
@@ -167,12 +167,12 @@ _PICTURE_BODY: dict[str, Any] = {
 
 @router.post("/pictures", status_code=201, summary="Load a picture", openapi_extra=_PICTURE_BODY)
 async def add_picture(request: Request, service: TheService, session: OpenSession) -> PictureAnswer:
-    """The body is the file itself; its type is told from its content."""
+    """The body is the file itself; its type is recognised by its content."""
     with service.bodies.reading(request, service.settings.limits.upload_bytes) as body:
         return _picture(await service.add_picture(session, await body.read(), request))
 
 
-@router.delete("/session", status_code=204, summary="Forget all pictures of this session")
+@router.delete("/session", status_code=204, summary="Delete all pictures of this session")
 async def forget(request: Request, service: TheService) -> None:
     """Everything that was loaded or computed is dropped at once."""
     service.sessions.end(request.cookies.get(COOKIE, ""))
@@ -198,7 +198,7 @@ async def pair(pair: ThePair, request: Request, service: TheService) -> Response
     return Response(await service.ask(pair, pack, request), media_type="application/octet-stream")
 
 
-@router.get("/pairs/{source}/{target}/matches", summary="The most trustworthy matches")
+@router.get("/pairs/{source}/{target}/matches", summary="The most confident matches")
 async def matches(
     pair: ThePair, request: Request, service: TheService, top: Annotated[int, Query(ge=1, le=5000)] = 300
 ) -> MatchAnswer:
@@ -256,7 +256,7 @@ _MATCH_BODY: dict[str, Any] = {
 
 @router.post("/match", summary="Match two picture files", openapi_extra=_MATCH_BODY)
 async def match(request: Request, service: TheService) -> MatchAnswer:
-    """For scripts: two files in, matches out, nothing kept. Without points: the most trustworthy matches."""
+    """For scripts: matches of two files; nothing is stored. Without points: the most confident matches."""
     limits = service.settings.limits
     with service.bodies.reading(request, 2 * limits.upload_bytes + limits.body_bytes) as body:
         form = await read_match_form(body, DEFAULT_MODEL)

@@ -1,4 +1,4 @@
-"""Who may ask, how much they may send, and what every answer tells the browser."""
+"""Which requests are accepted, and the security headers of every response."""
 
 import ipaddress
 import logging
@@ -48,7 +48,7 @@ def host_allowed(header: str, settings: Settings) -> bool:
     """Whether a ``Host`` header names this server.
 
     A page of another site can make its own name lead to this machine (DNS rebinding), so names must be known;
-    an address cannot be borrowed that way, and all are believed once the server listens beyond loopback.
+    this is not possible with addresses, so all are accepted once the server listens beyond loopback.
 
     Example:
         >>> host_allowed("localhost:8000", Settings()), host_allowed("evil.example", Settings())
@@ -82,16 +82,16 @@ def check_origin(headers: Headers, path: str) -> None:
         except ValueError:
             foreign = True
     if foreign:
-        raise WebError(403, "requests from other sites are refused", "use the page that this server offers")
+        raise WebError(403, "requests from other sites are refused", "use the page of this server")
 
 
-UNEXPECTED = WebError(500, "something went wrong inside the server", "look into its log, then try again")
+UNEXPECTED = WebError(500, "internal server error", "see the log of the server, then try again")
 
 
 class Guard:
     """Checks host, origin and size of every request, and puts the security headers on every answer.
 
-    What nobody expected becomes an answer here too: the log gets the traceback, the person a sentence.
+    Unexpected errors become a response here too; the traceback goes to the log.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
@@ -133,8 +133,8 @@ class Guard:
         if not host_allowed(headers.get("host", ""), self.settings):
             raise WebError(
                 421,
-                "this server does not answer to that name",
-                "call it by its address, or start it with --allow-host NAME",
+                "this host name is not allowed",
+                "use the address of the server, or start it with --allow-host NAME",
             )
         check_origin(headers, scope["path"])
         length = headers.get("content-length", "0")

@@ -1,4 +1,4 @@
-"""Runs the application: one process, one loop, deadlines for slow clients, an end that leaves nobody waiting.
+"""Runs the application: one process, one loop, deadlines for slow clients, a stop that answers every request.
 
 All that is used of uvicorn's inside is in this file; ``tests/web/test_server.py`` tells when it changes.
 """
@@ -28,7 +28,7 @@ STOP_SECONDS = 2
 
 
 class Server(uvicorn.Server):
-    """Tells those who wait that the server stops, as soon as it is asked to."""
+    """Answers waiting requests with HTTP 503 as soon as it is asked to stop."""
 
     def __init__(self, config: uvicorn.Config, service: Service, browser: bool) -> None:
         super().__init__(config)
@@ -36,21 +36,21 @@ class Server(uvicorn.Server):
         self.browser = browser
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Say where the page is, once it answers."""
+        """Print the address of the page, once it is reachable."""
         await super().startup(sockets)
         announce(self.service.settings.host, sockets[0].getsockname()[1] if sockets else 0, self.browser)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """What a signal does: an end without a word of error; the second Ctrl-C does not wait for anybody."""
+        """What a signal does: stop without an error message; a second Ctrl-C stops at once."""
         self.service.stop()
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
 
 
 def announce(host: str, port: int, browser: bool) -> None:
-    """Tell the person where the page is, and open it."""
+    """Print the address of the page, and open it."""
     address = page_address(host, port)
-    typer.echo(f"chmnet: open {address} (Ctrl-C ends it)")
+    typer.echo(f"chmnet: open {address} (Ctrl-C stops it)")
     if not is_loopback(host):
         typer.echo("chmnet: other machines can reach this server; it has no password", err=True)
     if browser and has_display():
@@ -98,7 +98,7 @@ def run(settings: Settings, port: int, browser: bool = False) -> None:
         limit_concurrency=settings.limits.connections,
         http=PatientProtocol,
         ws="none",
-        proxy_headers=False,  # nobody stands in between whose word on addresses would count
+        proxy_headers=False,  # there is no proxy whose headers could be trusted
     )
     Server(config, app.state.service, browser).run(sockets=[listener])
     typer.echo("chmnet: stopped")
@@ -145,12 +145,12 @@ class PatientProtocol(H11Protocol):
         self._answer_timer = Timer(self, ANSWER_SECONDS)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Somebody connects, and should say why."""
+        """A client connects, and must send a request in time."""
         super().connection_made(transport)
         self._request_timer.start()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The end."""
+        """The connection ends."""
         self._request_timer.stop()
         self._answer_timer.stop()
         super().connection_lost(exc)

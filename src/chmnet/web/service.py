@@ -39,7 +39,7 @@ class Pair(NamedTuple):
 
 
 class Timed(NamedTuple):
-    """A result and the seconds that the network took for it; ``None``: it was known."""
+    """A result and the seconds that the network took for it; ``None``: it was in the cache."""
 
     result: MatchResult
     seconds: float | None
@@ -55,7 +55,7 @@ class Service:
     def __init__(self, settings: Settings) -> None:
         limits = settings.limits
         self.settings = settings
-        self._to_tell: list[Callable[[str], None]] = []
+        self._on_forget: list[Callable[[str], None]] = []
         self.features = FeatureCache[Features](limits.feature_bytes, disk=False)
         self.results = FeatureCache[MatchResult](limits.result_bytes, disk=False)
         self.models = Models(offers(settings.models), limits.loaded_models, self.features)
@@ -82,15 +82,15 @@ class Service:
         """Drop all that was computed for one owner."""
         self.features.drop(token)
         self.results.drop(token)
-        for tell in self._to_tell:
-            tell(token)
+        for call in self._on_forget:
+            call(token)
 
-    def on_forget(self, tell: Callable[[str], None]) -> None:
-        """Have a function told whenever an owner's things are dropped."""
-        self._to_tell.append(tell)
+    def on_forget(self, call: Callable[[str], None]) -> None:
+        """Call a function whenever what belongs to an owner is dropped."""
+        self._on_forget.append(call)
 
     def start(self) -> None:
-        """Make the first request as fast as the others: start the decoder, load the default model."""
+        """Start the decoder and load the default model, so that the first request does not wait for them."""
         self.decoder.start()
         _ = self.models.take(DEFAULT_MODEL).fingerprint.value
 
@@ -140,7 +140,7 @@ class Service:
             return session.pictures[key]
         if key in self.examples:
             return self.examples[key].picture
-        raise WebError(404, "this session has no such picture (any more)", "load the picture again")
+        raise WebError(404, "this session has no such picture, or no longer", "load the picture again")
 
     def view(self, picture: StoredPicture, side: int) -> Image.Image:
         """A picture's pixels within a square; for the worker thread."""

@@ -25,7 +25,7 @@ PUBLIC = ""
 """The owner of example pictures: no session, and no end."""
 
 IDLE_SECONDS = 60.0
-"""When memory is short, sessions that asked nothing for this long are ended early, the idlest first."""
+"""When memory is short, sessions without a request for this long are ended, the idlest first."""
 
 MOST_EXAMPLES = 24
 
@@ -106,8 +106,8 @@ class Sessions:
 
     Args:
         limits: time and memory.
-        on_end: told the token of every session that ends.
-        clock: seconds that never go back.
+        on_end: called with the token of every session that ends.
+        clock: seconds, monotonic.
 
     Example:
         >>> now = [0.0]
@@ -155,7 +155,7 @@ class Sessions:
         session = self._sessions.get(token)
         if session is None:
             if len(self._sessions) >= self.limits.sessions and not self._end_an_idle_one():
-                raise WebError(503, "too many people use this server now", "try again in a minute", 30)
+                raise WebError(503, "too many sessions are open", "try again in a minute", 30)
             session = Session(secrets.token_urlsafe(24), self._clock())
             self._sessions[session.token] = session
         session.used = self._clock()
@@ -173,7 +173,7 @@ class Sessions:
             raise WebError(
                 413,
                 f"a session keeps at most {limits.session_pictures} pictures and {limits.session_bytes >> 20} MB",
-                "forget the pictures of this session (DELETE /api/session) and load fewer",
+                "delete the pictures of this session (DELETE /api/session) and load fewer",
             )
         while sum(each.nbytes for each in self._sessions.values()) + new_bytes > limits.picture_bytes:
             if not self._end_an_idle_one(but=session.token):
@@ -209,7 +209,7 @@ class Example(NamedTuple):
 
 
 def load_examples(folder: Path | None, size: Size, limits: Limits) -> dict[str, Example]:
-    """The pictures of a folder by content; files that are none are skipped and the log is told."""
+    """The pictures of a folder by content; other files are skipped, unreadable pictures also logged."""
     found: dict[str, Example] = {}
     files = sorted(path for path in folder.iterdir() if path.is_file()) if folder is not None else []
     for path in files:
@@ -229,7 +229,7 @@ def load_examples(folder: Path | None, size: Size, limits: Limits) -> dict[str, 
 
 
 def example_pairs(examples: dict[str, Example]) -> list[tuple[str, str]]:
-    """Pairs to begin with: those that are known to go together, else each picture with the next."""
+    """Pairs to offer: those of chmnet's own examples, else each picture with the next."""
     by_title = {example.title: key for key, example in examples.items()}
     names = [(_title(Path(pair.source)), _title(Path(pair.target))) for pair in PAIRS]
     known = [(by_title[a], by_title[b]) for a, b in names if a in by_title and b in by_title]

@@ -1,4 +1,4 @@
-"""What the server allows: limits with their defaults in one place, and what it was told to offer."""
+"""Limits of the server with their defaults, and what it offers."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,7 +8,7 @@ from chmnet.errors import InputError
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds that keep one person's request from hurting the others."""
+    """Bounds that protect clients from each other's requests."""
 
     upload_bytes: int = 40 * 2**20
     """Largest picture file."""
@@ -17,7 +17,7 @@ class Limits:
     decode_seconds: float = 20.0
     """A picture that takes longer to decode is refused and its decoder ended."""
     session_seconds: float = 1800.0
-    """Pictures of a session are forgotten after so long without a request."""
+    """Pictures of a session are deleted after this time without a request."""
     session_pictures: int = 200
     session_bytes: int = 256 * 2**20
     """Picture files that one session may keep."""
@@ -29,9 +29,9 @@ class Limits:
     result_bytes: int = 192 * 2**20
     """Results kept for the next question about the same pair."""
     connections: int = 400
-    """Open connections; further ones are told to come back."""
+    """Open connections; further ones get HTTP 503."""
     queue: int = 32
-    """Requests that may wait for the network; beyond it the answer is "busy"."""
+    """Requests that may wait for the network; further ones get HTTP 503."""
     loaded_models: int = 3
     body_bytes: int = 2**20
     """Largest request that is not a picture."""
@@ -55,10 +55,10 @@ class Settings:
     """How one server runs.
 
     Args:
-        host: address it is bound to; decides which ``Host`` headers are believed.
-        allowed_hosts: further names by which people may call it.
+        host: address it is bound to; decides which ``Host`` headers are accepted.
+        allowed_hosts: other host names under which it may be opened.
         examples: folder of example pictures, or ``None``.
-        models: further model files that the page offers, by the name shown.
+        models: model files that the page offers besides, by the name shown.
     """
 
     host: str = "127.0.0.1"

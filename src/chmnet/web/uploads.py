@@ -67,7 +67,7 @@ class Bodies:
 
 
 class Body:
-    """One request's body, refused beyond so many bytes, or when everybody's together are too many."""
+    """One request's body, refused beyond so many bytes, or when those of all clients are too many."""
 
     def __init__(self, bodies: Bodies, request: Request, most: int) -> None:
         self.bodies = bodies
@@ -91,7 +91,7 @@ class Body:
             except StopAsyncIteration:
                 return
             except asyncio.TimeoutError:
-                raise WebError(408, "the rest of the request did not come", "send it again") from None
+                raise WebError(408, "the request body was not received in time", "send it again") from None
             except ClientDisconnect:
                 raise WebError(400, "the request ended before its body was complete", "send it again") from None
             self.length += len(piece)
@@ -193,7 +193,7 @@ def _parse_top(text: str) -> int:
 
 
 def refusal(error: InputError) -> WebError:
-    """What a client is told about a picture that cannot be used."""
+    """The answer to a picture that cannot be used."""
     status, advice = _REFUSALS.get(error.reason, (422, "save it again as PNG or JPEG"))
     return WebError(status, str(error).split(";")[0], advice)
 
