@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from chmnet.result import Matches, MatchResult
     from chmnet.weights import load_model, save_model
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "BackboneConfig": "chmnet.config",
