@@ -75,7 +75,7 @@ def test_a_run_is_trained_once(store: Store, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(store_module, "train", lambda *_, **__: pytest.fail("trained again"))
         assert store.trained("psi-4d", seed=1) == first
     assert Path(first.name) == store.folder / "runs" / "psi-4d-seed-1" / LAST
-    assert first.load().config.dimensions == "4d-4d"
+    assert first.load().config.correlation.scales == (1.0,)
 
 
 def test_a_run_of_another_recipe_is_refused(store: Store) -> None:
