@@ -12,6 +12,9 @@ COMMANDS = {
     "evaluate": ["--dataset", "coco", "--root", "photos"],
     "calibrate": ["chmnet-lite", "--dataset", "coco", "--root", "photos"],
     "data label": ["coco", "--root", "photos", "-o", "out.json"],
+    "train": ["--resume", "runs/lite"],
+    "experiment": ["kernels", "--quick", "-o", "out"],
+    "serve": ["--no-browser"],
     "benchmark": ["--size", "32"],
 }
 

@@ -19,6 +19,7 @@ from chmnet.files import read_tensors
 from chmnet.nn import HoughPrior, MatchingHead, apply_hough_prior
 from chmnet.training.checkpoint import Checkpoint
 from chmnet.training.config import TrainingConfig
+from chmnet.training.distributed import start_accelerator
 from chmnet.training.log import RunLog, read_log
 from chmnet.training.loop import BEST, CHECKPOINT, CONFIG, LAST, Objective, Run, train
 from chmnet.weights import load_model, save_model
@@ -396,3 +397,13 @@ def test_training_without_accelerate(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("chmnet.training.distributed.find_spec", lambda name: None)
     with pytest.raises(InputError, match="training needs accelerate"):
         train(tiny_config(), tmp_path)
+
+
+def test_devices_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = tiny_config()
+    assert start_accelerator(config, "cpu").device.type == "cpu"
+    with pytest.raises(InputError, match="no device 'toaster'"):
+        start_accelerator(config, "toaster")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(InputError, match="each process has a device of its own"):
+        start_accelerator(config, "cuda:1")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from chmnet.cli.io import Overwrite, parse_whole_numbers, track
+from chmnet.cli.io import Device, Overwrite, parse_whole_numbers, track
 from chmnet.errors import InputError
 from chmnet.experiments import MODULES
 
@@ -40,6 +40,7 @@ def experiment(
     channels: Annotated[
         str, typer.Option(metavar="NUMBERS", help="Numbers of channels to compare; the paper has 1,2,4,8,16.")
     ] = "1,4,16",
+    device: Device = "auto",
     overwrite: Overwrite = False,
 ) -> None:
     """Measure a table or figure of the paper.
@@ -80,6 +81,7 @@ def experiment(
         sorted(set(numbers)),
         say=lambda text: typer.echo(text, err=True),
         track=lambda pairs: track(pairs, "pairs"),
+        device=device,
     ) as store:
         for wanted in NAMES if name == "all" else (name,):
             if name == "all" and not overwrite and (output / f"{wanted}.json").exists():

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from chmnet.cli.io import Device
 from chmnet.errors import InputError
 
 
@@ -33,6 +34,7 @@ def serve(
         int, typer.Option(min=1, metavar="NUMBER", help="Requests that may wait; more get HTTP 503.")
     ] = 32,
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
+    device: Device = "auto",
     session_minutes: Annotated[
         float,
         typer.Option(min=0.1, metavar="NUMBER", help="Delete a session's pictures after this idle time."),
@@ -63,4 +65,4 @@ def serve(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     limits = Limits(queue=queue, session_seconds=60 * session_minutes)
     folder = examples if examples is not None else example_folder()
-    run(Settings(host, tuple(allow_host or ()), folder, files, limits), port, browser)
+    run(Settings(host, tuple(allow_host or ()), folder, files, limits, device), port, browser)

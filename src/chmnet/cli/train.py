@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chmnet.cli.changes import parse_changes
+from chmnet.cli.io import Device, TrainingProgress
 from chmnet.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def train(
             envvar="CHMNET_DATA", metavar="FOLDER", help="Folder with PF-PASCAL, AnimalPose_VOC and so on."
         ),
     ] = None,
+    device: Device = "auto",
 ) -> None:
     """Train a model.
 
@@ -56,12 +58,11 @@ def train(
     """
     changes = parse_changes(change or [])
     folder, settings = _resumed(config, output, resume, changes) if resume else _new(config, output, changes)
-    from chmnet.cli.io import TrainingProgress
     from chmnet.training.loop import BEST, LAST
     from chmnet.training.loop import train as run
 
     with TrainingProgress() as shown:
-        progress = run(settings, folder, root, resume=resume is not None, report=shown)
+        progress = run(settings, folder, root, resume=resume is not None, report=shown, device=device)
     if shown.is_main:
         if progress.best is not None:
             figures = ", ".join(f"PCK@{alpha} {value:.1f}" for alpha, value in progress.best.items())

@@ -195,7 +195,7 @@ class Store:
             raise InputError(f"{run} was trained by another recipe; remove it, or name another folder")
         if not (run / LAST).exists():
             self.say(f"training {name}")
-            train(config, run, self.setting.root, resume=True, cache=self._features)
+            train(config, run, self.setting.root, resume=True, cache=self._features, device=self.device)
         return Model(name, str(run / LAST))
 
     def matcher(self, model: Model) -> Matcher:

@@ -7,14 +7,20 @@ from typing import Any
 import torch
 
 from chmnet.errors import ConfigError, InputError
+from chmnet.matcher import choose_device
 from chmnet.training.config import TrainingConfig
 
 
-def start_accelerator(config: TrainingConfig) -> Any:  # an Accelerator, which is imported only when a run starts
+def start_accelerator(config: TrainingConfig, device: str = "auto") -> Any:  # an Accelerator
     """Find out which process of how many this is, and on which device it computes.
 
+    Args:
+        config: the run.
+        device: ``"auto"``: accelerate chooses. Of several processes, each has a device of its own: only ``"auto"``
+            and ``"cpu"`` are for them.
+
     Raises:
-        InputError: accelerate is not installed.
+        InputError: accelerate is not installed, or there is no such device.
         ConfigError: a batch cannot be shared out equally, or the precision is not for this device.
     """
     if find_spec("accelerate") is None:
@@ -24,9 +30,14 @@ def start_accelerator(config: TrainingConfig) -> Any:  # an Accelerator, which i
 
     # A second run in one process may have another precision; which processes there are stays as it is.
     AcceleratorState._reset_state()
-    gpu = torch.cuda.is_available()
     several = int(os.environ.get("WORLD_SIZE", "1")) > 1
-    accelerator = Accelerator(cpu=several and not gpu, mixed_precision=choose_precision(config.precision))
+    if device not in ("auto", "cpu"):
+        if several:
+            raise InputError(f"each process has a device of its own; leave out --device {device}, or use cpu")
+        os.environ["ACCELERATE_TORCH_DEVICE"] = str(choose_device(device))
+    gpu = torch.cuda.is_available() and device.startswith(("auto", "cuda"))
+    cpu = device == "cpu" or (several and not gpu)
+    accelerator = Accelerator(cpu=cpu, mixed_precision=choose_precision(config.precision, gpu))
     shares = accelerator.num_processes * config.accumulate
     if config.batch_size % shares:
         raise ConfigError(
@@ -36,13 +47,12 @@ def start_accelerator(config: TrainingConfig) -> Any:  # an Accelerator, which i
     return accelerator
 
 
-def choose_precision(wanted: str) -> str:
+def choose_precision(wanted: str, gpu: bool) -> str:
     """Mixed precision for the device at hand; ``auto`` is none on a CPU.
 
     Raises:
         ConfigError: float16 was asked for without a GPU.
     """
-    gpu = torch.cuda.is_available()
     if wanted == "fp16" and not gpu:
         raise ConfigError('precision = "fp16" needs a GPU; use "no" or "bf16" here')
     if wanted != "auto":

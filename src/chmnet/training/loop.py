@@ -92,6 +92,7 @@ def train(
     resume: bool = False,
     report: Report = lambda record: None,
     cache: FeatureCache | None = None,
+    device: str = "auto",
 ) -> Progress:
     """Train a model; everything about the run goes into ``folder``.
 
@@ -103,6 +104,7 @@ def train(
         report: called with every record, for a progress bar.
         cache: features that earlier runs with the same frozen backbone and image size have kept; the run adds to
             them. ``None``: it keeps its own, until it ends.
+        device: where the network runs; see :func:`chmnet.training.distributed.start_accelerator`.
 
     Returns:
         How the run ended.
@@ -110,7 +112,8 @@ def train(
     Raises:
         ChmnetError: one sentence; what was written before is whole.
     """
-    with Run(config, Path(folder), Path(root) if root is not None else None, resume, report, cache) as run:
+    place = Path(root) if root is not None else None
+    with Run(config, Path(folder), place, resume, report, cache, device) as run:
         return run.train()
 
 
@@ -125,10 +128,11 @@ class Run:
         resume: bool,
         report: Report,
         cache: FeatureCache | None = None,
+        device: str = "auto",
     ) -> None:
         self.config, self.folder, self.report = config, folder, report
         self.stack = ExitStack()
-        self.accelerator = start_accelerator(config)
+        self.accelerator = start_accelerator(config, device)
         self.sources = open_sources(config.data, root, config.seed, config.augmentation)
         held_out = open_sources(config.validation, root, config.seed + _VALIDATION_SEED)
         self.model = build_model(config)

@@ -81,14 +81,20 @@ class Models:
         offers: what there is to choose from.
         most: how many stay loaded.
         cache: keeps the features that they compute.
+        device: where they run; see :class:`chmnet.Matcher`.
     """
 
     def __init__(
-        self, offers: Mapping[str, Offer], most: int, cache: FeatureCache[Features] | None = None
+        self,
+        offers: Mapping[str, Offer],
+        most: int,
+        cache: FeatureCache[Features] | None = None,
+        device: str = "auto",
     ) -> None:
         self.offers = offers
         self.most = most
         self.cache = cache
+        self.device = device
         self._loaded: OrderedDict[str, Matcher] = OrderedDict()
         self._drawn: dict[str, bytes] = {}
 
@@ -109,7 +115,7 @@ class Models:
             WebError: it cannot be loaded.
         """
         if name not in self._loaded:
-            self._loaded[name] = Matcher(self._load(name), cache=self.cache)
+            self._loaded[name] = Matcher(self._load(name), self.device, cache=self.cache)
             while len(self._loaded) > self.most:
                 self._loaded.popitem(last=False)
         self._loaded.move_to_end(name)

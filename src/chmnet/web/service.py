@@ -58,7 +58,7 @@ class Service:
         self._on_forget: list[Callable[[str], None]] = []
         self.features = FeatureCache[Features](limits.feature_bytes, disk=False)
         self.results = FeatureCache[MatchResult](limits.result_bytes, disk=False)
-        self.models = Models(offers(settings.models), limits.loaded_models, self.features)
+        self.models = Models(offers(settings.models), limits.loaded_models, self.features, settings.device)
         self.queue = WorkQueue("matching", limits.queue)
         self.decoding = WorkQueue("decoding", limits.queue)
         self.decoder = Decoder(limits.decode_seconds, limits.pixels)

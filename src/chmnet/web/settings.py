@@ -59,6 +59,8 @@ class Settings:
         allowed_hosts: other host names under which it may be opened.
         examples: folder of example pictures, or ``None``.
         models: model files that the page offers besides, by the name shown.
+        limits: see :class:`Limits`.
+        device: where networks run; see :class:`chmnet.Matcher`.
     """
 
     host: str = "127.0.0.1"
@@ -66,6 +68,7 @@ class Settings:
     examples: Path | None = None
     models: dict[str, Path] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
+    device: str = "auto"
 
 
 def example_folder() -> Path | None:
