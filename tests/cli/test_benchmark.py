@@ -29,17 +29,22 @@ def _no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_no_processes")
 def test_tables_json_and_plot(tmp_path: Path) -> None:
     document, plot = tmp_path / "cost.json", tmp_path / "cost.png"
-    command = [*SMALL, "--only", "head,pair,growth", "--sizes", "32,48", "--set", "dimensions=4d-4d"]
+    command = [*SMALL, "--only", "head,pair,growth", "--sizes", "32,48", "--set", "correlation.scales=[1.0]"]
     before = torch.get_num_threads()
     result = CliRunner().invoke(app, [*command, "--threads", "1", "--json", str(document), "--plot", str(plot)])
     assert result.exit_code == 0, result.output
     assert torch.get_num_threads() == before
-    for words in ("paper (resnet18, dimensions=4d-4d), images of 32 × 32", "first vote", "48 × 48", "cached"):
+    for words in (
+        "paper (resnet18, correlation.scales=[1.0]), images of 32 × 32",
+        "first vote",
+        "48 × 48",
+        "cached",
+    ):
         assert words in result.stdout
     assert result.stderr == ""
     report = json.loads(document.read_text())
     assert report["machine"]["threads"] == 1
-    assert report["model"]["config"]["dimensions"] == "4d-4d"
+    assert report["model"]["config"]["correlation"]["scales"] == [1.0]
     assert report["parameters"]["votes"] == 110
     assert plot.read_bytes().startswith(b"\x89PNG")
     assert {path.name for path in tmp_path.iterdir()} == {"cost.json", "cost.png"}

@@ -12,6 +12,7 @@ from chmnet import __version__
 from chmnet.cli.io import parse_points
 from chmnet.cli.main import app, main
 from chmnet.errors import ChmnetError, InputError
+from chmnet.weights import load_model
 from tests.conftest import REPOSITORY
 
 EXAMPLES = REPOSITORY / "examples"
@@ -46,6 +47,15 @@ def test_info_as_text_and_json() -> None:
 
 def test_models_are_listed() -> None:
     assert "chmnet-lite (default)" in CliRunner().invoke(app, ["models"]).output
+
+
+def test_models_are_described_by_their_files() -> None:
+    described = json.loads(CliRunner().invoke(app, ["models", "--json", "-"]).output)
+    assert [name for name, facts in described.items() if facts["default"]] == ["chmnet-lite"]
+    for name in ("chmnet-lite", "hough-prior"):
+        assert described[name]["config"] == load_model(name).config.to_dict()
+    assert len(described["chmnet-lite"]["config"]["calibration"]) == 4
+    assert "figures" in described["chmnet-lite"]["notes"]
 
 
 def test_match_writes_picture_and_json(tmp_path: Path) -> None:

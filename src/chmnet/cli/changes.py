@@ -1,6 +1,7 @@
 """What ``--set KEY=VALUE`` says."""
 
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from chmnet.errors import ConfigError
@@ -43,8 +44,16 @@ def describe_changes(name: str, backbone: str, changes: dict[str, Any]) -> str:
     """The title of a model with a changed configuration.
 
     Example:
-        >>> describe_changes("paper", "resnet18", {"mutual_filter": True})
-        'paper (resnet18, mutual_filter=True)'
+        >>> describe_changes("paper", "resnet18", {"output": {"mutual_filter": True}})
+        'paper (resnet18, output.mutual_filter=True)'
     """
-    details = [backbone] * bool(backbone) + [f"{key}={value}" for key, value in changes.items()]
+    details = [backbone] * bool(backbone) + list(_flatten(changes))
     return f"{name} ({', '.join(details)})" if details else name
+
+
+def _flatten(changes: dict[str, Any], before: str = "") -> Iterator[str]:
+    for key, value in changes.items():
+        if isinstance(value, dict):
+            yield from _flatten(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}={value}"
