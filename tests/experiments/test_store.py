@@ -147,6 +147,18 @@ def test_predictions_are_made_once(store: Store, monkeypatch: pytest.MonkeyPatch
     assert said == ["nearest on synthetic set: 6 pairs"]
 
 
+def test_models_match_on_the_device_of_the_store(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    devices: list[Any] = []
+    store.device = "cpu"
+    assert store.matcher(NEAREST).device == torch.device("cpu")
+    monkeypatch.setattr(store_module, "predict", lambda *arguments: devices.append(arguments[-1]))
+    store.predictions(NEAREST, "synthetic")
+    assert devices == ["cpu"]
+    store.device = "toaster"
+    with pytest.raises(InputError, match="toaster"):
+        store.matcher(NEAREST)
+
+
 def test_a_protocol_changes_scores_not_predictions(store: Store) -> None:
     strict, loose = (store.evaluated(NEAREST, "synthetic", alphas=[alpha])["pck"] for alpha in (0.01, 0.9))
     assert strict["0.01"] < loose["0.9"]
