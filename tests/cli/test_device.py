@@ -16,7 +16,6 @@ COMMANDS = {
     "experiment": ["kernels", "--quick", "-o", "out"],
     "serve": ["--no-browser"],
     "benchmark": ["--size", "32"],
-    "experiment": ["kernels", "--quick", "-o", "out"],
 }
 
 
