@@ -25,6 +25,7 @@ def test_annotate_a_folder(visit: Callable[..., Visit], tmp_path: Path) -> None:
     files = [str(EXAMPLES / name) for name in ("donkey.png", "zebra.png", "black-bear.png", "sedan.png")]
     person.page.set_input_files("[data-part=files-input]", files)
     person.wait("chmnet.annotate.items.length === 4")
+    assert_clicks_hit_a_picture_before_it_is_painted(person)
     person.page.click(".thumb:has-text('donkey')")
     for spot in SPOTS:
         person.page.mouse.click(*person.at(spot, "[data-part=canvas]"))
@@ -61,6 +62,21 @@ def test_annotate_a_folder(visit: Callable[..., Visit], tmp_path: Path) -> None:
     assert [name for name, different in changed.items() if not different and any(before[name]["corrected"])]
     assert any(changed.values())
     assert person.errors == []
+
+
+def assert_clicks_hit_a_picture_before_it_is_painted(person: Visit) -> None:
+    """Pictures have different shapes; what was just opened must not be measured by the one before it."""
+    places = person.evaluate(
+        """chmnet.annotate.items.map((item) => {
+          const { stage } = chmnet.annotate;
+          chmnet.annotate.open(item);
+          const early = stage.toCanvas(10, 20);
+          stage.paintNow();
+          return [early, stage.toCanvas(10, 20)];
+        })"""
+    )
+    assert [early for early, _ in places] == [late for _, late in places]
+    assert len({tuple(late) for _, late in places}) > 1
 
 
 def compare_with_the_command(coco: dict[str, Any], labels: list[list[float]], tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-// Annotate a folder: label one picture, carry its points to the others, look at the doubtful ones first, export.
+// Annotate a folder: label one picture, carry its points to the others, review the doubtful ones first, export.
 import { ask, askAbout, getJson, loadPicture } from "./api.js";
 import { download } from "./exports.js";
 import { cocoOf } from "./coco.js";
@@ -122,7 +122,7 @@ export class AnnotateView {
 
   // ------------------------------------------------------------ propagation
 
-  /** Pictures whose points a person has placed or looked at: each of them helps to find the others. */
+  /** Pictures whose points a person has placed or reviewed: each of them votes. */
   labelled() { return [this.reference, ...this.items.filter((item) => item !== this.reference && item.reviewed)].filter((item) => item?.points.length).slice(0, MOST_LABELLED); }
 
   others() { return this.items.filter((item) => item !== this.reference && (!item.reviewed || item.points.length < this.names.length)); }
@@ -138,7 +138,7 @@ export class AnnotateView {
         this.progress("Sending pictures", number, others.length);
       }
       const places = (item) => this.names.map((_, index) => item.points[index]).map((point) => (point ? [point.x, point.y] : null));
-      const sources = labelled.map((item) => ({ item, points: places(item) })); // as they are now: they may change meanwhile
+      const sources = labelled.map((item) => ({ item, points: places(item) })); // as they are now: they may change during the request
       const body = () => JSON.stringify({
         sources: sources.map(({ item, points }) => ({ picture: item.picture.id, points })), targets: others.map((item) => item.picture.id), model: this.getModel(),
       });
@@ -151,7 +151,7 @@ export class AnnotateView {
         this.take(this.job, others);
       }
       this.take(this.job, others);
-      if (this.job.state === "failed") throw new Error(`The points could not be carried to all pictures: ${this.job.error}.`);
+      if (this.job.state === "failed") throw new Error(`The points could not be found in all pictures: ${this.job.error}.`);
     } finally {
       this.progress(null);
     }
@@ -171,7 +171,7 @@ export class AnnotateView {
         if (known && (known.corrected || item.reviewed)) return known; // what a person did stays
         return place && { x: clamp(place[0], 0, width), y: clamp(place[1], 0, height), confidence: found.confidences[index], corrected: false, doubtful: found.doubtful[index] };
       });
-      if (item.points.some((point, index) => point && !before[index])) item.reviewed = false; // there is something new to look at
+      if (item.points.some((point, index) => point && !before[index])) item.reviewed = false; // there is something new to review
     });
     this.refresh();
   }
@@ -183,12 +183,12 @@ export class AnnotateView {
     this.current.reviewed = true;
     const next = this.order().find((item) => item !== this.reference && !item.reviewed && item.points.length);
     if (next) this.open(next);
-    else { announce("All pictures are looked at."); this.refresh(); }
+    else { announce("All pictures are reviewed."); this.refresh(); }
   }
 
-  /** The reference, then what is still to be looked at, the least sure first, then the rest. */
+  /** The reference, then pictures to review, the least confident first, then the rest. */
   order() {
-    const rank = (item) => (item === this.reference ? -1 : item.reviewed ? 3 : item.points.length ? sureness(item) : 2);
+    const rank = (item) => (item === this.reference ? -1 : item.reviewed ? 3 : item.points.length ? leastConfidence(item) : 2);
     return [...this.items].sort((a, b) => rank(a) - rank(b));
   }
 
@@ -282,7 +282,7 @@ export class AnnotateView {
     if (!this.current) return "";
     if (reference) return this.current.points.length ? "Add more points, name them, then find them in the others." : "Click on the parts to label. They will be found in all other pictures.";
     if (!this.current.points.length) return "No points yet: they come from the labelled picture.";
-    if (this.current.reviewed) return "Looked at. Drag a point to correct it.";
+    if (this.current.reviewed) return "Reviewed. Drag a point to correct it.";
     return "Drag what is wrong, then press “Looks right”. Dashed points are doubtful.";
   }
 
@@ -294,9 +294,9 @@ export class AnnotateView {
       card.setAttribute("aria-pressed", String(item === this.current));
       item.thumbnail ??= thumbnail(item.picture);
       const text = document.createElement("span");
-      const note = item === this.reference ? "labelled by hand" : item.reviewed ? "✓ looked at" : item.points.length ? `${Math.round(100 * sureness(item))} % sure` : "no points yet";
+      const note = item === this.reference ? "labelled by hand" : item.reviewed ? "✓ reviewed" : item.points.length ? `${Math.round(100 * leastConfidence(item))} % confident` : "no points yet";
       text.append(item.picture.name, document.createElement("br"), note);
-      if (!item.reviewed && item !== this.reference && item.points.length && sureness(item) < 0.5) card.classList.add("doubtful");
+      if (!item.reviewed && item !== this.reference && item.points.length && leastConfidence(item) < 0.5) card.classList.add("doubtful");
       card.append(item.thumbnail, text);
       card.addEventListener("click", () => this.open(item));
       return card;
@@ -330,8 +330,8 @@ export class AnnotateView {
   }
 }
 
-/** A picture is as sure as its least sure point that nobody corrected. */
-function sureness(item) {
+/** The confidence of a picture is that of its least confident point that nobody corrected. */
+function leastConfidence(item) {
   return item.points.reduce((least, point) => Math.min(least, !point ? 0 : point.corrected ? 1 : point.confidence), 1);
 }
 

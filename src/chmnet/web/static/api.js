@@ -1,4 +1,4 @@
-// All talk with the server. Errors are sentences for people; busy answers are asked again after a while.
+// All requests to the server. Errors are messages for people; after HTTP 503 the request is sent again.
 
 export class ServerError extends Error {
   constructor(status, error, whatToDo) {
@@ -21,7 +21,7 @@ export async function ask(path, options = {}) {
       answer = await fetch(path, { credentials: "same-origin", ...options });
     } catch (error) {
       if (error.name === "AbortError") throw error;
-      throw new ServerError(0, "the server does not answer", "see whether chmnet serve still runs, then try again");
+      throw new ServerError(0, "the server does not respond", "check that chmnet serve is running, then try again");
     }
     if (answer.ok) return answer;
     if (answer.status === 503 && attempt < BUSY_TRIES && !options.signal?.aborted) {
@@ -29,8 +29,8 @@ export async function ask(path, options = {}) {
       await new Promise((done) => setTimeout(done, Math.min(seconds, 5) * 1000 * (0.75 + Math.random() / 2)));
       continue;
     }
-    const told = await answer.json().catch(() => ({ error: `the server answered ${answer.status}` }));
-    throw new ServerError(answer.status, told.error ?? "something went wrong", told.what_to_do ?? "");
+    const details = await answer.json().catch(() => ({ error: `the server answered ${answer.status}` }));
+    throw new ServerError(answer.status, details.error ?? "something went wrong", details.what_to_do ?? "");
   }
 }
 
@@ -42,7 +42,7 @@ export async function learnLimits() { largest = (await getJson("/api/status")).u
 
 /** Send a picture file; the answer names it for this session. */
 export async function loadPicture(blob, signal) {
-  // Said here too: a server that refuses in the middle of a large upload is heard by few browsers.
+  // Checked here too: few browsers show the answer of a server that refuses a large upload midway.
   if (blob.size > largest) throw new ServerError(413, `the file has ${Math.ceil(blob.size / 2 ** 20)} MB, more than ${Math.floor(largest / 2 ** 20)} MB`, "use a smaller picture");
   return (await ask("/api/pictures", { method: "POST", body: blob, headers: { "Content-Type": blob.type || "application/octet-stream" }, signal })).json();
 }

@@ -6,7 +6,7 @@ export const CONFIDENT = 0.5;
 const rounded = (digits) => (value) => Math.round(value * 10 ** digits) / 10 ** digits;
 const pixel = rounded(3), share = rounded(4);
 
-const DESCRIPTION = "v = 2: placed, corrected or looked at by a person, or keypoint_confidence is at least minimum_confidence; "
+const DESCRIPTION = "v = 2: placed, corrected or reviewed by a person, or keypoint_confidence is at least minimum_confidence; "
   + "v = 1: it is less, or the point was moved in to the picture's edge, please review; v = 0: not found.";
 
 /** items: [{ picture: { name, width, height }, points: [{ x, y, confidence, corrected, doubtful } or null], reviewed }] */
@@ -25,7 +25,7 @@ export function cocoOf(items, names, { model, description = "Keypoints labelled 
 function describe({ picture, points, reviewed }, names) {
   const all = names.map((_, index) => points[index] ?? null);
   const placed = all.filter(Boolean);
-  const sureness = (point) => (point ? (point.corrected ? 1 : share(point.confidence)) : 0);
+  const confidence = (point) => (point ? (point.corrected ? 1 : share(point.confidence)) : 0);
   const review = (point) => Boolean(point && !reviewed && !point.corrected && point.doubtful);
   const bbox = box(placed, picture);
   return {
@@ -35,8 +35,8 @@ function describe({ picture, points, reviewed }, names) {
     area: pixel(bbox[2] * bbox[3]),
     iscrowd: 0,
     segmentation: [],
-    score: share(placed.reduce((sum, point) => sum + sureness(point), 0) / placed.length),
-    keypoint_confidence: all.map(sureness),
+    score: share(placed.reduce((sum, point) => sum + confidence(point), 0) / placed.length),
+    keypoint_confidence: all.map(confidence),
     needs_review: all.some(review),
     review_keypoints: names.filter((_, index) => review(all[index])),
     corrected: all.map((point) => Boolean(point?.corrected)),

@@ -47,7 +47,7 @@ makeTabs(document.querySelector(".tabs"), (id) => { tab = id; openTab(); });
 
 function showStatus() {
   const { milliseconds, sourceGrid } = view.pair;
-  const took = milliseconds === null ? "known already" : `matched in ${Math.round(milliseconds)} ms`;
+  const took = milliseconds === null ? "from the cache" : `matched in ${Math.round(milliseconds)} ms`;
   find("status").textContent = `${took}, on a grid of ${sourceGrid.join(" × ")}`;
 }
 
@@ -75,7 +75,7 @@ find("forget").addEventListener("click", () => attempt(async () => {
   await ask("/api/session", { method: "DELETE" });
   view.forget();
   annotate.forget();
-  tell("Your pictures are gone from the server's memory.");
+  tell("Your pictures are deleted from the server.");
 }));
 
 async function showExamples({ pictures, pairs }) {

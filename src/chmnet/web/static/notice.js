@@ -10,7 +10,7 @@ export function tell(message) {
 
 export function hideNotice() { box.hidden = true; }
 
-/** Run what a person asked for; what goes wrong is told, never thrown away. */
+/** Run what a person asked for; show what goes wrong. */
 export async function attempt(work) {
   try {
     return await work();

@@ -54,7 +54,7 @@ export class Pair {
     return { cells: [nearest(this.yAxis, py) * width + nearest(this.xAxis, px)], weights: [1] };
   }
 
-  /** Where a point of the source lies in the target, in pixels, and how far that can be trusted. */
+  /** Where a point of the source lies in the target, in pixels, and the confidence. */
   transfer(x, y) {
     const { cells, weights } = this.weights(x, y);
     let tx = 0, ty = 0, confidence = 0;
@@ -85,7 +85,7 @@ export class Pair {
     return map;
   }
 
-  /** The surest matches of the grid, the best first; as MatchResult.matches. */
+  /** The most confident matches of the grid, the best first; as MatchResult.matches. */
   matches(top) {
     const [, width] = this.sourceGrid;
     const order = Array.from(this.confidence.keys()).sort((a, b) => this.confidence[b] - this.confidence[a] || a - b);

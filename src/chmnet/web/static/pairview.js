@@ -88,24 +88,24 @@ export class PairView {
 
   // ------------------------------------------------------------ matching
 
-  /** Send what the server does not know yet and fetch the pair; a newer wish ends an older one. */
+  /** Send what the server does not have yet and fetch the pair; a newer request cancels an older one. */
   async match() {
     const { source, target } = this.pictures;
     if (!source || !target) return;
-    this.wish?.abort();
-    const wish = (this.wish = new AbortController());
+    this.request?.abort();
+    const request = (this.request = new AbortController());
     const slow = setTimeout(() => { this.busy.hidden = false; }, 150);
     try {
       for (const picture of [source, target]) {
         if (!picture.id) {
-          const known = await loadPicture(picture.blob, wish.signal);
+          const known = await loadPicture(picture.blob, request.signal);
           Object.assign(picture, { id: known.id, width: known.width, height: known.height });
         }
       }
       const model = this.getModel();
-      const answer = await askAbout([source, target], (a, b) => `/api/pairs/${a}/${b}?model=${encodeURIComponent(model)}`, { signal: wish.signal });
+      const answer = await askAbout([source, target], (a, b) => `/api/pairs/${a}/${b}?model=${encodeURIComponent(model)}`, { signal: request.signal });
       const pair = new Pair(await answer.arrayBuffer());
-      if (wish.signal.aborted) return;
+      if (request.signal.aborted) return;
       this.pair = pair;
       this.points = this.points.map((point) => (point.corrected ? point : this.matched(point.source)));
       this.onPoints();
@@ -113,7 +113,7 @@ export class PairView {
       announce("The pictures are matched.");
     } finally {
       clearTimeout(slow);
-      if (this.wish === wish) this.busy.hidden = true;
+      if (this.request === request) this.busy.hidden = true;
       this.paint();
     }
   }
@@ -155,7 +155,7 @@ export class PairView {
       this.meter.bar.className = "meter";
       this.meter.bar.append(this.meter.fill);
     }
-    this.meter.text.textContent = `${x.toFixed(0)}, ${y.toFixed(0)} · ${Math.round(100 * confidence)} % sure`;
+    this.meter.text.textContent = `${x.toFixed(0)}, ${y.toFixed(0)} · confidence ${Math.round(100 * confidence)} %`;
     this.meter.fill.style.width = `${100 * confidence}%`;
     if (!this.meter.text.isConnected) this.reading.replaceChildren(this.meter.text, this.meter.bar);
   }
@@ -277,8 +277,8 @@ export class PairView {
       this.moveProbe({ x: width * 0.3, y: height * 0.3 });
       return;
     }
-    const surest = this.pair.matches(150);
-    const stops = [0, 1, 2, 3, 4, 5].map((k) => surest[Math.floor((k + 0.5) * surest.length / 6)].source);
+    const best = this.pair.matches(150);
+    const stops = [0, 1, 2, 3, 4, 5].map((k) => best[Math.floor((k + 0.5) * best.length / 6)].source);
     const pair = this.pair;
     const begun = performance.now();
     const frame = (now) => {

@@ -47,7 +47,7 @@ export class MatchesPanel {
     this.slider.addEventListener("input", () => this.update());
   }
 
-  /** The matches to draw now, the surest first. */
+  /** The matches to draw now, the most confident first. */
   chosen() {
     if (!this.view.pair) return [];
     if (this.known !== this.view.pair) { this.known = this.view.pair; this.matches = this.view.pair.matches(300); }
@@ -96,10 +96,10 @@ export class ScalesPanel {
     const model = this.getModel();
     this.rows = [];
     if (!model.scales) {
-      words(this.box, `${model.title} votes over positions only, so there are no scales to win. Choose a model that votes over scales (6D).`);
+      words(this.box, `${model.title} votes over positions only, so it has no winning scales. Choose a model that votes over scales (6D).`);
       return;
     }
-    words(this.box, "Asking the server …");
+    words(this.box, "Loading …");
     const answer = await (await this.view.question("matches?top=300")).json();
     this.rows = answer.matches.filter((match) => match.scales);
     if (!this.rows.length) words(this.box, "The server gave no scales for this pair.");
@@ -109,7 +109,7 @@ export class ScalesPanel {
 
   /** What the sizes mean, and how often each won. */
   describe() {
-    words(this.box, "Each ring is one of the surest matches: the larger the ring, the larger the scale at which it won. A match that wins at different scales on the two sides joins things of different size.");
+    words(this.box, "Each ring is one of the most confident matches. A larger ring means a larger winning scale. A match with different scales in the two pictures joins objects of different size.");
     const scales = [...new Set(this.rows.flatMap((match) => match.scales))].sort((a, b) => a - b);
     const legend = document.createElement("ul");
     legend.className = "legend";
@@ -159,7 +159,7 @@ export class KernelPanel {
       return;
     }
     if (this.shown === model.name) return;
-    words(this.box, "Asking the server …");
+    words(this.box, "Loading …");
     await attempt(async () => {
       try {
         const answer = await ask(`/api/models/${encodeURIComponent(model.name)}/kernel.png`);

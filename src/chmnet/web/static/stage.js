@@ -25,7 +25,12 @@ export class Stage {
     new ResizeObserver(() => this.paint()).observe(canvas);
   }
 
-  show(picture) { this.picture = picture; this.paint(); }
+  /** The layout is known at once: a click may come before the next frame. */
+  show(picture) {
+    this.picture = picture;
+    if (picture && this.canvas.clientWidth) this.layout(this.canvas.clientWidth, this.canvas.clientHeight);
+    this.paint();
+  }
 
   /** Paint at the next frame, however often it is asked for. */
   paint() {
@@ -127,7 +132,7 @@ export function drawProbe(pen, x, y, confidence = 1) {
 
 const heatCanvas = document.createElement("canvas");
 
-/** Probabilities as a glow, from the likeliest place down to a thousandth of it: the picture pales elsewhere. */
+/** Probabilities as a glow, from the most likely place down to a thousandth of it: the picture is paler elsewhere. */
 export function drawHeat(pen, stage, map, [rows, columns]) {
   heatCanvas.width = columns;
   heatCanvas.height = rows;
@@ -135,7 +140,7 @@ export function drawHeat(pen, stage, map, [rows, columns]) {
   const image = heatPen.createImageData(columns, rows);
   const largest = map.reduce((most, value) => Math.max(most, value), 0);
   for (let index = 0; index < map.length; index++) {
-    // By logarithms: a place that is a hundred times less likely is still one where it could be.
+    // By logarithms: places that are a hundred times less likely still count.
     const glow = Math.max(0, 1 + Math.log10(map[index] / largest) / 3);
     image.data.set([235, Math.round(200 - 165 * glow), Math.round(50 - 20 * glow), Math.round(225 * Math.sqrt(glow))], 4 * index);
   }
