@@ -151,18 +151,8 @@ class Matcher:
         Yields:
             A :class:`MatchResult` for each pair, or an :class:`chmnet.errors.InputError`.
         """
-        check_errors(errors)
         with FeatureCache[Features](CACHE_BYTES) as own:
-            cache = self.cache or own
-            for source, target in pairs:
-                try:
-                    features = self._extract(source, "source", cache), self._extract(target, "target", cache)
-                except InputError as error:
-                    if errors == "raise":
-                        raise
-                    yield error
-                else:
-                    yield self._compare(*features)
+            yield from self._match_each(pairs, self.cache or own, errors)
 
     def one_to_many(
         self, source: Matchable, targets: Iterable[Matchable], errors: OnError = "raise"
@@ -180,17 +170,22 @@ class Matcher:
         Yields:
             A :class:`MatchResult` for each target, or an :class:`chmnet.errors.InputError`.
         """
-        check_errors(errors)
         first = self.extract(source, "source")
-        for target in targets:
+        yield from self._match_each(((first, target) for target in targets), self.cache, errors)
+
+    def _match_each(
+        self, pairs: Iterable[tuple[Matchable, Matchable]], cache: FeatureCache[Features] | None, errors: OnError
+    ) -> Iterator[Any]:
+        check_errors(errors)
+        for source, target in pairs:
             try:
-                second = self.extract(target, "target")
+                features = self._extract(source, "source", cache), self._extract(target, "target", cache)
             except InputError as error:
                 if errors == "raise":
                     raise
                 yield error
             else:
-                yield self._compare(first, second)
+                yield self._compare(*features)
 
     def _compare(
         self, source: Features, target: Features, scales: bool = False, filtered: bool = True
