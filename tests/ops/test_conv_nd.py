@@ -249,22 +249,22 @@ def test_auto_takes_the_first_backend_that_does_not_refuse(dtype: torch.dtype) -
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2)], ids=["0d", "9d"])
 def test_too_few_or_too_many_dimensions(shape: Shape) -> None:
-    with pytest.raises(InputError, match=r"x must be \[b, c_in, d1, …, dN\] with N from 1 to 8, got shape"):
+    with pytest.raises(InputError, match="from 1 to 8"):
         conv_nd(random(*shape), random(*shape))
 
 
 def test_kernel_of_another_rank() -> None:
-    with pytest.raises(InputError, match=r"with the 2 dimensions of x, got shape \[1, 1, 3\] for x of shape"):
+    with pytest.raises(InputError, match=r"2 dimensions.*\[1, 1, 3\]"):
         conv_nd(random(1, 1, 4, 4), random(1, 1, 3))
 
 
 def test_even_kernel() -> None:
-    with pytest.raises(InputError, match="kernel sizes must be odd, got 4; use 3 or 5"):
+    with pytest.raises(InputError, match=r"odd.* 4\b"):
         conv_nd(random(1, 1, 4, 4), random(1, 1, 3, 4))
 
 
 def test_mismatched_channels() -> None:
-    with pytest.raises(InputError, match="weight takes 3 input channels but x has 2; make the two equal"):
+    with pytest.raises(InputError, match=r"3 input channels.* 2\b"):
         conv_nd(random(1, 2, 4, 4), random(1, 3, 3, 3))
 
 
@@ -274,45 +274,45 @@ def test_mismatched_channels() -> None:
     ids=["channels in", "size", "channels out"],
 )
 def test_nothing_but_the_batch_may_be_empty(x_shape: Shape, weight_shape: Shape) -> None:
-    with pytest.raises(InputError, match="only the batch may be empty, got x of shape"):
+    with pytest.raises(InputError, match="empty"):
         conv_nd(random(*x_shape), random(*weight_shape))
 
 
 @pytest.mark.parametrize("shape", [(1,), (2, 1), ()], ids=str)
 def test_bias_of_another_shape(shape: Shape) -> None:
-    with pytest.raises(InputError, match="bias must have one value for each of the 2 output channels, got shape"):
+    with pytest.raises(InputError, match=r"bias.*2 output channels"):
         conv_nd(random(1, 1, 4), random(2, 1, 3), random(*shape))
 
 
 def test_integers() -> None:
-    with pytest.raises(InputError, match=r"x must be a floating-point tensor, got torch.int64; convert it with"):
+    with pytest.raises(InputError, match=r"floating-point.*int64"):
         conv_nd(torch.ones(1, 1, 4, dtype=torch.int64), torch.ones(1, 1, 3, dtype=torch.int64))
 
 
 def test_mismatched_dtypes() -> None:
     x, weight, bias = random(1, 1, 4), random(1, 1, 3), random(1)
-    with pytest.raises(InputError, match=r"weight must have the dtype of x \(torch.float64\), got torch.float32"):
+    with pytest.raises(InputError, match=r"weight.*float64.*float32"):
         conv_nd(x, weight.float())
-    with pytest.raises(InputError, match=r"bias must have the dtype of x \(torch.float64\), got torch.float16"):
+    with pytest.raises(InputError, match=r"bias.*float64.*float16"):
         conv_nd(x, weight, bias.half())
 
 
 def test_mismatched_devices() -> None:
     x, weight, bias = random(1, 1, 4), random(1, 1, 3), random(1)
-    with pytest.raises(InputError, match=r"weight must be on the device of x \(cpu\), got meta; move one"):
+    with pytest.raises(InputError, match=r"weight.*cpu.*meta"):
         conv_nd(x, weight.to("meta"))
-    with pytest.raises(InputError, match=r"bias must be on the device of x \(cpu\), got meta; move one"):
+    with pytest.raises(InputError, match=r"bias.*cpu.*meta"):
         conv_nd(x, weight, bias.to("meta"))
 
 
 def test_unknown_backend() -> None:
-    with pytest.raises(BackendError, match=r"unknown back-end 'fastest'; use one of auto, .*reference"):
+    with pytest.raises(BackendError, match=r"'fastest'.*reference"):
         conv_nd(random(1, 1, 4), random(1, 1, 3), backend="fastest")
 
 
 def test_auto_names_the_reason_of_every_backend() -> None:
     x, weight = torch.ones(1, 1, 4).to(torch.float8_e4m3fn), torch.ones(1, 1, 3).to(torch.float8_e4m3fn)
-    with pytest.raises(BackendError, match=r"no back-end takes this convolution .* convert the tensors") as caught:
+    with pytest.raises(BackendError, match="no back-end") as caught:
         conv_nd(x, weight)
     for backend in BACKENDS:
         assert f"{backend}: no arithmetic for float8_e4m3fn" in str(caught.value)

@@ -166,5 +166,5 @@ def test_keep_more_matches_than_there_are() -> None:
 
 
 def test_keep_no_matches() -> None:
-    with pytest.raises(InputError, match="the number of matches to keep must be at least 1, got 0"):
+    with pytest.raises(InputError, match=r"at least 1.* 0\b"):
         keep_top_matches(torch.rand(1, 1, 2, 2, 2, 2), 0)

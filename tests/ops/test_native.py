@@ -151,9 +151,9 @@ def test_as_precise_as_pytorch(sharing: str) -> None:
 @pytest.mark.parametrize(
     ("x", "reason"),
     [
-        (torch.rand(1, 1, 4, 4, 4), "only from 4 dimensions on"),
-        (torch.rand(1, 1, 3, 3, 3, 3).double(), "no arithmetic for float64"),
-        (torch.rand(1, 1, 1025, 1, 1, 1, 1), "too many channels and positions before the last four dimensions"),
+        (torch.rand(1, 1, 4, 4, 4), "only from 4"),
+        (torch.rand(1, 1, 3, 3, 3, 3).double(), "no .*float64"),
+        (torch.rand(1, 1, 1025, 1, 1, 1, 1), "too many channels"),
     ],
     ids=["3d", "double", "long"],
 )
