@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -79,6 +79,7 @@ def plan(wanted: Plan) -> list[Step]:
     """The steps of a plan; each adds its numbers to a report. The first ones count and describe."""
     device = choose_device(wanted.device)
     model, size, repeats = wanted.model.eval().to(device), wanted.size, wanted.repeats
+    channels, grid = model.backbone.channels, feature_grid(size)
     networks: dict[str, Network] = {"model": for_inference(model)}
     if set(wanted.parts) != {"convolution"}:
         networks["baseline"] = Baseline(model)
@@ -93,22 +94,18 @@ def plan(wanted: Plan) -> list[Step]:
         report["parameters"] = count_parameters(model)
         report["multiply_adds"] = count_multiply_adds(model, size)
 
-    def convolution(name: str, case: Case) -> Step:
-        def step(report: Report) -> None:
-            rate = report["machine"]["matrix_product_multiply_adds_per_second"]
-            report.setdefault("convolution", {})[name] = measure_convolution(case, repeats, rate, device)
-
-        return step
+    def convolution(name: str, case: Case, report: Report) -> None:
+        rate = report["machine"]["matrix_product_multiply_adds_per_second"]
+        report.setdefault("convolution", {})[name] = measure_convolution(case, repeats, rate, device)
 
     def head(report: Report) -> None:
         heads = {name: network.head for name, network in networks.items()}
         trained = {**heads, "model": model.head}
-        channels, grid = model.backbone.channels, feature_grid(size)
         report["head"] = measure_head(heads, trained, channels, grid, repeats, device)
 
     def training(report: Report) -> None:
         if any(parameter.requires_grad for parameter in model.head.parameters()):  # something to train
-            channels, grid, runs = model.backbone.channels, feature_grid(size), max(1, repeats // 2)
+            runs = max(1, repeats // 2)
             report["training"] = measure_training_step(model.head, channels, grid, TRAINING_BATCH, runs, device)
 
     def pair(report: Report) -> None:
@@ -119,36 +116,27 @@ def plan(wanted: Plan) -> list[Step]:
             report[REFERENCE] = f"{DESCRIPTION}; ResNet-101, preset reference, random weights"
         report["pair"] = measure_pair(candidates, size, repeats, report["multiply_adds"], device)
 
-    def growth(side: int) -> Step:
-        def step(report: Report) -> None:
-            entry = {
-                "multiply_adds": count_multiply_adds(model, (side, side))["total"],
-                **measure_growth(networks, (side, side), max(1, repeats // 3), device),
-            }
-            report.setdefault("growth", {}).setdefault("image_size", {})[str(side)] = entry
+    def growth(side: int, report: Report) -> None:
+        report.setdefault("growth", {}).setdefault("image_size", {})[str(side)] = {
+            "multiply_adds": count_multiply_adds(model, (side, side))["total"],
+            **measure_growth(networks, (side, side), max(1, repeats // 3), device),
+        }
 
-        return step
+    def cached(count: int, report: Report) -> None:
+        entries = report.setdefault("growth", {}).setdefault("pairs_on_cached_features", {})
+        entries[str(count)] = measure_cached(model, size, count, max(1, repeats // 3), device)
 
-    def cached(count: int) -> Step:
-        def step(report: Report) -> None:
-            entry = measure_cached(model, size, count, max(1, repeats // 3), device)
-            report.setdefault("growth", {}).setdefault("pairs_on_cached_features", {})[str(count)] = entry
-
-        return step
-
-    steps: list[Step] = [describe]
-    if "convolution" in wanted.parts:
-        steps += [convolution(name, case) for name, case in (wanted.cases or CASES).items()]
-    if "head" in wanted.parts:
-        steps.append(head)
-    if "training" in wanted.parts:
-        steps.append(training)
-    if "pair" in wanted.parts:
-        steps.append(pair)
-    if "growth" in wanted.parts:
-        steps += [growth(side) for side in wanted.sizes]
-        steps += [cached(count) for count in wanted.cached_pairs]
-    return steps
+    steps: dict[str, list[Step]] = {
+        "convolution": [partial(convolution, name, case) for name, case in (wanted.cases or CASES).items()],
+        "head": [head],
+        "training": [training],
+        "pair": [pair],
+        "growth": [
+            *(partial(growth, side) for side in wanted.sizes),
+            *(partial(cached, count) for count in wanted.cached_pairs),
+        ],
+    }
+    return [describe, *(step for part in PARTS if part in wanted.parts for step in steps[part])]
 
 
 def run(wanted: Plan, track: Callable[[Sequence[Step]], Iterable[Step]] = iter) -> Report:

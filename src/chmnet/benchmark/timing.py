@@ -55,12 +55,9 @@ def match_pair(network: Network, pair: ImagePair) -> Tensor:
         return network.transfer(network(pair.source, pair.target), pair.keypoints)
 
 
-Runs = dict[str, list[float]]
-
-
-def time_together(functions: Mapping[str, Callable[[], Any]], repeats: int) -> Runs:
+def time_together(functions: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, list[float]]:
     """Seconds of each run; the functions take turns, so that a slow moment of the machine affects all of them."""
-    seconds: Runs = {name: [] for name in functions}
+    seconds: dict[str, list[float]] = {name: [] for name in functions}
     for function in functions.values():
         function()  # warm up
     wait_for_device()

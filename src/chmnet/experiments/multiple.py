@@ -10,6 +10,7 @@ from chmnet.experiments.clutter import TOP, models
 from chmnet.experiments.runner import Drawing, Experiment, Figures, Table
 from chmnet.experiments.store import ExamplePair, Store
 from chmnet.metrics import inside
+from chmnet.pictures import Box
 from chmnet.result import Matches
 from chmnet.training.views import Texture
 from chmnet.viz import contact_sheet, draw_inside_matches
@@ -19,7 +20,6 @@ CELL = SIDE // 2
 FILLED = 0.9
 """Share of its cell that a picture fills."""
 SCENES_SHOWN = 2
-Box = tuple[float, float, float, float]
 
 
 class Scene(NamedTuple):

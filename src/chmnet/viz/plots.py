@@ -12,7 +12,7 @@ from matplotlib.ticker import ScalarFormatter
 from chmnet.errors import InputError
 from chmnet.viz.canvas import DASHES, SEQUENTIAL, colour
 
-Points = Sequence[tuple[float, float]]
+Curve = Sequence[tuple[float, float]]
 Runs = Sequence[float]
 
 LEGEND_INSIDE = 4
@@ -28,7 +28,7 @@ CANDIDATES = (
 # ---------------------------------------------------------------- curves
 
 
-def plot_pck(curves: Mapping[str, Points]) -> Figure:
+def plot_pck(curves: Mapping[str, Curve]) -> Figure:
     """PCK in percent over the tolerance α, a line for each name.
 
     Example:
@@ -41,14 +41,14 @@ def plot_pck(curves: Mapping[str, Points]) -> Figure:
     return figure
 
 
-def plot_precision_recall(curves: Mapping[str, Points]) -> Figure:
+def plot_precision_recall(curves: Mapping[str, Curve]) -> Figure:
     """Precision over recall, points (recall, precision), a line for each name."""
     figure = _plot_curves(curves, "recall", "precision")
     figure.axes[0].set(xlim=(0, 1), ylim=(0, 1))
     return figure
 
 
-def plot_reliability(curves: Mapping[str, Points]) -> Figure:
+def plot_reliability(curves: Mapping[str, Curve]) -> Figure:
     """Reliability diagram: accuracy over confidence, points (confidence, accuracy), and the diagonal."""
     figure = _plot_curves({"perfect calibration": [(0.0, 0.0), (1.0, 1.0)], **curves}, "confidence", "accuracy")
     for line in figure.axes[0].lines[1:]:
@@ -57,7 +57,7 @@ def plot_reliability(curves: Mapping[str, Points]) -> Figure:
     return figure
 
 
-def _plot_curves(curves: Mapping[str, Points], x_label: str, y_label: str) -> Figure:
+def _plot_curves(curves: Mapping[str, Curve], x_label: str, y_label: str) -> Figure:
     figure = Figure(figsize=(5, 3.4 if len(curves) <= LEGEND_INSIDE else 4.2), layout="constrained")
     axes = figure.subplots()
     for number, (name, points) in enumerate(curves.items()):
@@ -232,7 +232,7 @@ def _draw_growth(axes: Axes, sizes: Mapping[str, Any], key: str, label: str) -> 
     axes.set_ylim(bottom=0)
 
 
-def plot_training(losses: Points, validation_losses: Points, pck: Mapping[str, Points]) -> Figure:
+def plot_training(losses: Curve, validation_losses: Curve, pck: Mapping[str, Curve]) -> Figure:
     """Loss above, PCK below, both over the steps of the run.
 
     Args:
@@ -261,12 +261,12 @@ def plot_training(losses: Points, validation_losses: Points, pck: Mapping[str, P
     return figure
 
 
-def _line(axes: Axes, points: Points, label: str, number: int, marker: str = "") -> None:
+def _line(axes: Axes, points: Curve, label: str, number: int, marker: str = "") -> None:
     if points:
         axes.plot(*_columns(points), label=label, color=colour(number), marker=marker, markersize=3)
 
 
-def _columns(points: Points) -> tuple[list[float], list[float]]:
+def _columns(points: Curve) -> tuple[list[float], list[float]]:
     return [x for x, _ in points], [y for _, y in points]
 
 
