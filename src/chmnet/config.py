@@ -58,7 +58,7 @@ class TomlConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dictionaries, lists, strings and numbers."""
-        return json.loads(json.dumps(dataclasses.asdict(self)))  # type: ignore[call-overload, no-any-return]
+        return json.loads(json.dumps(dataclasses.asdict(self)))  # type: ignore[call-overload]
 
     @classmethod
     def from_toml(cls: type[Config], path: str | Path) -> Config:
