@@ -1,4 +1,4 @@
-"""The process that decodes pictures of strangers. It loads Pillow and NumPy only, so a new one starts at once.
+"""The process that decodes untrusted pictures. It loads Pillow and NumPy only, so a new one starts at once.
 
 It reads one request after the other from its standard input (a line of JSON, then the file) and answers on its
 standard output (a line of JSON, then RGB bytes). It never sees a path.

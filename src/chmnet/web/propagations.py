@@ -67,7 +67,7 @@ class Jobs:
     """All jobs; each belongs to a session and ends with it. Used by the event loop only.
 
     Args:
-        service: does the work; every step waits in the same queue as everyone else's requests.
+        service: does the work; each step waits in the same queue as requests.
     """
 
     def __init__(self, service: Service) -> None:
@@ -104,7 +104,7 @@ class Jobs:
         return job
 
     def cancel(self, job: Job) -> None:
-        """End a job after the step at hand; what it found stays."""
+        """Cancel a job after its current step; results so far stay."""
         if job.state == "running":
             job.state = "cancelled"
             if job.task is not None:
@@ -165,8 +165,8 @@ def get_jobs(request: Request) -> Jobs:
     return jobs
 
 
-async def read_wish(request: Request, service: TheService) -> PropagationRequest:
-    """The body, counted as it comes: FastAPI itself would take in any amount."""
+async def read_body(request: Request, service: TheService) -> PropagationRequest:
+    """The body, with its size limited while it is received; FastAPI itself has no limit."""
     with service.bodies.reading(request, service.settings.limits.body_bytes) as body:
         data = await body.read()
     try:
@@ -176,16 +176,16 @@ async def read_wish(request: Request, service: TheService) -> PropagationRequest
         raise RequestValidationError(problems) from None
 
 
-def _wish_schema() -> dict[str, Any]:
-    """The schema of the body, whole: OpenAPI documents have no place for definitions inside of one."""
+def _body_schema() -> dict[str, Any]:
+    """The schema of the body in one piece: OpenAPI allows no definitions inside it."""
     schema = PropagationRequest.model_json_schema()
     (labelled,) = schema.pop("$defs").values()
     schema["properties"]["sources"]["items"] = labelled
     return schema
 
 
-_WISH_BODY: dict[str, Any] = {
-    "requestBody": {"required": True, "content": {"application/json": {"schema": _wish_schema()}}}
+_BODY: dict[str, Any] = {
+    "requestBody": {"required": True, "content": {"application/json": {"schema": _body_schema()}}}
 }
 
 
@@ -194,10 +194,10 @@ _WISH_BODY: dict[str, Any] = {
     status_code=202,
     summary="Carry points of labelled pictures to many others",
     responses={409: {"model": ErrorAnswer, "description": "One is already running."}},
-    openapi_extra=_WISH_BODY,
+    openapi_extra=_BODY,
 )
 async def propagate(
-    wish: Annotated[PropagationRequest, Depends(read_wish)],
+    body: Annotated[PropagationRequest, Depends(read_body)],
     request: Request,
     service: TheService,
     session: OpenSession,
@@ -206,13 +206,13 @@ async def propagate(
 
     Several labelled pictures take a vote, as those of `chmnet propagate` do.
     """
-    model = service.models.check(wish.model)
-    if len({len(source.points) for source in wish.sources}) > 1:
+    model = service.models.check(body.model)
+    if len({len(source.points) for source in body.sources}) > 1:
         raise WebError(
             422, "labelled pictures have different numbers of points", "use null for points that are not visible"
         )
-    sources = [_labelled(source, service, session) for source in wish.sources]
-    targets = [service.find_picture(session, target) for target in wish.targets]
+    sources = [_labelled(source, service, session) for source in body.sources]
+    targets = [service.find_picture(session, target) for target in body.targets]
     return _answer(get_jobs(request).start(session.token, sources, targets, model))
 
 

@@ -92,7 +92,7 @@ class WorkQueue:
         self.stopping = True
 
     def close(self) -> None:
-        """Drop what waits and let the thread end after the work at hand."""
+        """Drop waiting work and let the thread end after its current task."""
         self.stop()
         self._executor.shutdown(wait=False, cancel_futures=True)
 

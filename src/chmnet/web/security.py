@@ -138,7 +138,7 @@ class Guard:
             )
         check_origin(headers, scope["path"])
         length = headers.get("content-length", "0")
-        # Two pictures and a little more is the largest request there is; bodies are counted again as they come.
+        # The largest request is two pictures and a form; bodies are counted again while they are received.
         if not length.isascii() or not length.isdigit():
             raise WebError(400, "Content-Length is not a number", "send the request again with its true length")
         most = 2 * self.settings.limits.upload_bytes + self.settings.limits.body_bytes

@@ -76,7 +76,7 @@ def has_display() -> bool:
 
 
 def run(settings: Settings, port: int, browser: bool = False) -> None:
-    """Serve until a signal comes.
+    """Serve until a signal stops it.
 
     Args:
         settings: limits, examples and models.
@@ -105,7 +105,7 @@ def run(settings: Settings, port: int, browser: bool = False) -> None:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens, or a sentence why not.
+    """A socket that listens.
 
     Raises:
         InputError: the address is taken, or none of this machine's.
@@ -164,7 +164,7 @@ class PatientProtocol(H11Protocol):
             self._request_timer.start()
 
     def pause_writing(self) -> None:
-        """The client reads more slowly than the answer comes."""
+        """The client reads more slowly than the response is sent."""
         super().pause_writing()
         self._answer_timer.start()
 

@@ -120,7 +120,7 @@ class Service:
             return self.examples[key].picture
         self.sessions.check_room(session, len(data))
         picture = await self.read_picture(data, session.token, request)
-        self.sessions.check_room(session, picture.nbytes)  # others may have come in the meantime
+        self.sessions.check_room(session, picture.nbytes)  # others may have been added in the meantime
         session.pictures[key] = picture
         return picture
 
@@ -177,12 +177,12 @@ class Service:
         result = matcher.match(source, target, scales=True)
         _ = result.forward  # computed here, not by the thread that answers
         self.results.put(key, result, pair.owner)
-        self._drop_what_nobody_waits_for(pair)
+        self._drop_if_ended(pair)
         seconds = time.perf_counter() - started
         logger.info("matched a pair with %s in %.0f ms", pair.model, 1000 * seconds)
         return Timed(result, seconds)
 
-    def _drop_what_nobody_waits_for(self, pair: Pair) -> None:
+    def _drop_if_ended(self, pair: Pair) -> None:
         """A session may end while its pair is computed: what came after it was forgotten goes at once."""
         for owner in {pair.source.owner, pair.target.owner, pair.owner}:
             if owner != PUBLIC and owner not in self.sessions and owner not in self._one_shot:

@@ -38,7 +38,7 @@ class Limits:
     body_seconds: float = 30.0
     """How long to wait for the next piece of a request, and how far one may lag behind ``body_rate``."""
     body_rate: float = 50_000.0
-    """Bytes a second that a request must come with."""
+    """Bytes a second at which a request must be sent."""
     bodies_bytes: int = 512 * 2**20
     """Requests of all clients that are being read or decoded."""
     points: int = 2000

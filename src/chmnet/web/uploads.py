@@ -1,4 +1,4 @@
-"""What clients send: bodies, counted as they come and never written to disk, and the pictures in them.
+"""What clients send: bodies, limited while they are received and never written to disk, and the pictures in them.
 
 Pictures are decoded in another process (:mod:`chmnet.web.decoder`), which is ended when it takes too long: a small
 file can keep a decoder busy for minutes or ask for gigabytes, and a thread could not be stopped. The server never
@@ -76,7 +76,7 @@ class Body:
         self.length = 0
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
-        """What comes, as it comes.
+        """The pieces, as they are received.
 
         Raises:
             WebError: it is too much, or takes too long.
