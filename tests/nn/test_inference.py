@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -192,3 +193,23 @@ def test_a_limit_is_kept() -> None:
     if peak == "None":
         pytest.skip("peak memory needs Linux's counters")
     assert float(peak) <= 55
+
+
+def test_the_private_interfaces_of_pytorch_are_still_there() -> None:
+    """nn/inference.py uses three names that PyTorch does not promise; without the first it is only slower."""
+    pointwise = getattr(torch.ops.mkldnn, "_convolution_pointwise", None)
+    assert pointwise is not None, "torch.ops.mkldnn._convolution_pointwise is gone: change FusedConvolution.fused"
+    assert hasattr(pointwise, "binary"), "its overload `binary` is gone: change FusedConvolution.fused"
+    inference._fused_convolution_works.cache_clear()
+    assert inference._fused_convolution_works(), "it takes other arguments: change FusedConvolution.fused"
+    layer = nn.Conv2d(1, 1, 1)
+    assert set(layer._parameters) == {"weight", "bias"}, "Module._parameters changed: change InferenceNetwork"
+
+
+def test_private_names_of_pytorch_stand_in_one_file() -> None:
+    users = {
+        path.relative_to(REPOSITORY / "src" / "chmnet").as_posix()
+        for path in (REPOSITORY / "src").rglob("*.py")
+        if re.search(r"torch\._\w|torch\.ops\.\w+\._|\._parameters\b|\._modules\b", path.read_text("utf-8"))
+    }
+    assert users == {"nn/inference.py"}
