@@ -1,8 +1,10 @@
 """Features are values; one cache keeps them, within its memory, for whoever owns them."""
 
 import copy
+import errno
 import os
 import pickle
+import tempfile
 import threading
 from pathlib import Path
 
@@ -202,3 +204,20 @@ def test_a_fingerprint_is_computed_only_when_compared(matcher: Matcher, monkeypa
     fresh.match(picture, picture)
     with pytest.raises(AssertionError, match="hashed"):
         assert fresh.fingerprint == Fingerprint("0")
+
+
+def test_full_disk_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    with FeatureCache[torch.Tensor](0) as cache, pytest.raises(InputError, match="No space left on device"):
+        cache.get("a", lambda: torch.ones(1))
+
+
+def test_overflow_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with FeatureCache[torch.Tensor](0) as cache:
+        cache.get("a", lambda: torch.ones(1))
+        assert not any(path.is_file() and path.stat().st_size for path in tmp_path.iterdir())
+    assert list(tmp_path.iterdir()) == []

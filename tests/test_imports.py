@@ -112,8 +112,8 @@ def test_imports_point_one_way() -> None:
     ("module", "source"),
     [
         ("chmnet.nn.hough", "from chmnet.training import keypoint_loss"),
-        ("chmnet.nn.hough", "from chmnet.training.loss import keypoint_loss"),
-        ("chmnet.nn.hough", "import chmnet.training.loss as loss"),
+        ("chmnet.nn.hough", "from chmnet.training.objective import keypoint_loss"),
+        ("chmnet.nn.hough", "import chmnet.training.objective as objective"),
         ("chmnet.nn.hough", "from chmnet import training"),
         ("chmnet.nn.hough", "from ..training import loss"),
         ("chmnet.nn.hough", "from .. import training"),

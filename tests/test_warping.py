@@ -2,10 +2,11 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from scipy.interpolate import RBFInterpolator
 
 from chmnet.errors import InputError
 from chmnet.geometry import Size, grid_points
-from chmnet.warping import dense_strips, draw_warped, smooth_positions, spline_positions
+from chmnet.warping import ThinPlateSpline, dense_strips, draw_warped, smooth_positions, spline_positions
 
 
 def linear_map(height: int, width: int) -> torch.Tensor:
@@ -46,6 +47,33 @@ def test_smoothing_keeps_linear_maps_and_mends_outliers() -> None:
 @pytest.mark.parametrize("size", [(1, 1), (1, 6), (2, 2)], ids=str)
 def test_smoothing_small_grids(size: Size) -> None:
     assert smooth_positions(linear_map(*size), torch.ones(1, *size)).isfinite().all()
+
+
+def random_spline(smoothing: float = 0.0) -> tuple[ThinPlateSpline, np.ndarray, np.ndarray]:
+    points = np.random.default_rng(0).uniform(-1, 1, (30, 2))
+    values = points * (1.2, 0.9) + 0.2 * np.sin(3 * points[:, ::-1])
+    return ThinPlateSpline.fit(points, values, smoothing), points, values
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 1.0, 100.0])
+def test_spline_is_that_of_scipy(smoothing: float) -> None:
+    spline, points, values = random_spline(smoothing)
+    expected = RBFInterpolator(points, values, kernel="thin_plate_spline", degree=1, smoothing=smoothing)
+    at = np.random.default_rng(1).uniform(-2, 2, (50, 2))
+    np.testing.assert_allclose(spline(at), expected(at), rtol=0, atol=1e-9)
+    assert (np.abs(spline(points) - values).max() < 1e-9) == (smoothing == 0)
+
+
+def test_derivative_and_inverse_of_a_spline() -> None:
+    spline, points, _ = random_spline()
+    spline = spline.add_affine(np.array([[0.5, 0.1], [-0.1, 0.5]]), np.array([0.3, -0.2]))
+    step = 1e-6
+    for axis, slopes in enumerate(np.moveaxis(spline.derivative(points + 0.01), 2, 0)):
+        ahead, behind = (spline(points + 0.01 + sign * step * np.eye(2)[axis]) for sign in (1, -1))
+        np.testing.assert_allclose(slopes, (ahead - behind) / (2 * step), atol=1e-6)
+    found, exact = spline.inverse(spline(points))
+    assert exact.all()
+    np.testing.assert_allclose(found, points, atol=1e-5)
 
 
 def test_spline_goes_through_its_points_or_leaves_out_the_wrong_ones() -> None:

@@ -245,9 +245,10 @@ def write_tensors(
     from safetensors.torch import save_file
 
     with atomic_path(path, overwrite) as temporary:
+        plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
         try:
-            save_file(
-                {name: tensor.detach().contiguous() for name, tensor in tensors.items()}, temporary, metadata
-            )
+            save_file(plain, temporary, metadata)
         except SafetensorError as error:  # how safetensors reports a full disk
             raise InputError(f"cannot write {path}: {error}") from None
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())  # a power failure leaves the earlier file, not half of this one

@@ -1,6 +1,7 @@
 """Pictures drawn through a map of positions: smoothing the map, fitting a spline to matches, sampling."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse
@@ -8,7 +9,7 @@ import scipy.sparse.linalg
 import torch
 import torch.nn.functional as F
 from einops import rearrange
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from PIL import Image
 from torch import Tensor
 
@@ -139,6 +140,85 @@ def _differences(length: int) -> scipy.sparse.csr_matrix:
     return (scipy.sparse.eye(length - 1, length, 1) - scipy.sparse.eye(length - 1, length)).tocsr()
 
 
+@dataclass(frozen=True, eq=False)
+class ThinPlateSpline:
+    """A smooth map of the plane: ``A x + b + Σ wₖ φ(‖x − cₖ‖)`` with ``φ(r) = r² log r``.
+
+    Example:
+        >>> corners = np.array([[-1.0, -1], [1, -1], [-1, 1], [1, 1]])
+        >>> spline = ThinPlateSpline.fit(corners, corners * 2 + 1)
+        >>> spline(np.array([[0.5, 0.0]])).round(6).tolist()
+        [[2.0, 1.0]]
+    """
+
+    centres: Float[np.ndarray, "k 2"]
+    weights: Float[np.ndarray, "k 2"]
+    matrix: Float[np.ndarray, "2 2"]
+    shift: Float[np.ndarray, " 2"]
+
+    @staticmethod
+    def fit(
+        points: Float[np.ndarray, "k 2"], values: Float[np.ndarray, "k 2"], smoothing: float = 0.0
+    ) -> "ThinPlateSpline":
+        """The spline with given values at some points, which must differ and not lie on one line.
+
+        Args:
+            points: its centres.
+            values: at these points.
+            smoothing: 0: the spline has these values exactly; the larger, the straighter it is instead.
+        """
+        number = len(points)
+        affine = np.hstack([points, np.ones((number, 1))])
+        kernel = _kernel(points, points) + smoothing * np.eye(number)
+        system = np.block([[kernel, affine], [affine.T, np.zeros((3, 3))]])
+        solution = np.linalg.solve(system, np.vstack([values, np.zeros((3, 2))]))
+        return ThinPlateSpline(points, solution[:number], solution[number : number + 2].T, solution[-1])
+
+    def add_affine(self, matrix: Float[np.ndarray, "2 2"], shift: Float[np.ndarray, " 2"]) -> "ThinPlateSpline":
+        """This map plus ``matrix x + shift``."""
+        return replace(self, matrix=matrix + self.matrix, shift=shift + self.shift)
+
+    def __call__(self, points: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n 2"]:
+        """The map at some points."""
+        return points @ self.matrix.T + self.shift + _kernel(points, self.centres) @ self.weights
+
+    def derivative(self, points: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n 2 2"]:
+        """``∂ value i / ∂ coordinate j`` at some points."""
+        offsets = points[:, None] - self.centres
+        squared = np.square(offsets).sum(-1, keepdims=True)
+        slopes = offsets * (np.log(np.maximum(squared, _TINY)) + 1)
+        return self.matrix + np.einsum("nkj,ki->nij", slopes, self.weights)
+
+    def inverse(self, values: Float[np.ndarray, "n 2"]) -> tuple[Float[np.ndarray, "n 2"], Bool[np.ndarray, " n"]]:
+        """The points that the map takes to some values, and whether each was found exactly.
+
+        Newton's method, from the inverse of the affine part. It does not converge in folds or far outside.
+        """
+        found = (values - self.shift) @ np.linalg.inv(self.matrix).T
+        for _ in range(_NEWTON_STEPS):
+            miss = values - self(found)
+            exact = np.abs(miss).max(axis=1, initial=0) < _EXACT
+            if exact.all():
+                break
+            slopes = self.derivative(found)
+            slopes[np.abs(np.linalg.det(slopes)) < _EXACT] = self.matrix  # the edge of a fold
+            found = np.clip(found + np.linalg.solve(slopes, miss[..., None])[..., 0], -_FAR, _FAR)
+        return found, exact
+
+
+_NEWTON_STEPS = 12
+_EXACT = 1e-6
+_TINY = 1e-12
+_FAR = 4.0
+"""Points are never looked for beyond this."""
+
+
+def _kernel(points: np.ndarray, centres: np.ndarray) -> np.ndarray:
+    """``r² log r`` of each point's distance to each centre."""
+    squared = np.square(points[:, None] - centres).sum(-1)
+    return 0.5 * squared * np.log(np.maximum(squared, _TINY))
+
+
 def spline_positions(source: np.ndarray, target: np.ndarray, exact: bool) -> Float[Tensor, "1 h w 2"]:
     """The thin-plate spline from target to source, on a grid: a position map of the target.
 
@@ -160,14 +240,12 @@ def spline_positions(source: np.ndarray, target: np.ndarray, exact: bool) -> Flo
     return torch.from_numpy(values).float().view(1, SPLINE_SIDE, SPLINE_SIDE, 2)
 
 
-def _fit(source: np.ndarray, target: np.ndarray, smoothing: float):  # type: ignore[no-untyped-def]
-    from scipy.interpolate import RBFInterpolator
-
+def _fit(source: np.ndarray, target: np.ndarray, smoothing: float) -> ThinPlateSpline:
     target, first = np.unique(target, axis=0, return_index=True)  # a spline has one value at a point
     source = source[first]
     if len(target) < 3 or np.linalg.matrix_rank(target - target.mean(axis=0), tol=1e-3) < 2:
         raise InputError("a thin-plate spline needs at least three matches that do not lie on one line")
-    return RBFInterpolator(target, source, kernel="thin_plate_spline", degree=1, smoothing=smoothing)
+    return ThinPlateSpline.fit(target, source, smoothing)
 
 
 def draw_warped(

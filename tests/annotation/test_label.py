@@ -18,7 +18,7 @@ from chmnet.errors import ConfigError, InputError
 from chmnet.features import FeatureCache, Features
 from chmnet.metrics import inside
 from chmnet.nn.chmnet import CHMNet
-from chmnet.training.views import Texture
+from chmnet.training.synthetic import Texture
 from tests.data import trees
 from tests.flat import flat_config
 

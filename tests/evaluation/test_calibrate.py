@@ -27,7 +27,7 @@ from chmnet.ops.transfer import (
     match_evidence,
     soft_argmax,
 )
-from chmnet.training.views import Texture
+from chmnet.training.synthetic import Texture
 from chmnet.weights import load_model, save_calibrated, save_model
 from chmnet.weights.models import read_notes
 from tests.data import trees

@@ -1,22 +1,18 @@
 """Batches: padding, shares, features that are computed once."""
 
-import errno
-import os
-import tempfile
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from chmnet.errors import InputError
+from chmnet.features import FeatureCache
 from chmnet.nn.chmnet import CHMNet
-from chmnet.training.batches import Batches, FeatureCache, pad_points
-from chmnet.training.sources import epoch_plan, open_sources
+from chmnet.training.batches import Batches, pad_points
+from chmnet.training.datasets import epoch_plan, open_sources
 from tests.training.tiny import tiny_config
 
 
-def make_batches(cache: FeatureCache | None, *changes: str) -> Batches:
+def make_batches(cache: FeatureCache[Tensor] | None, *changes: str) -> Batches:
     config = tiny_config(*changes)
     return Batches(open_sources(config.data, None, 0), CHMNet(config.model).eval(), cache, seed=0)
 
@@ -30,41 +26,8 @@ def test_padding() -> None:
     assert (padded[~mask] == 0).all()
 
 
-@pytest.mark.parametrize("memory_bytes", [10**9, 100, 0], ids=["memory", "both", "disk"])
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
-def test_cache_gives_the_same_from_memory_and_from_disk(memory_bytes: int, dtype: torch.dtype) -> None:
-    with FeatureCache(memory_bytes, dtype) as cache:
-        tensors = {key: torch.rand(4, 3, 2) for key in range(5)}
-        first = {key: cache.get(key, lambda key=key: tensors[key]) for key in tensors}  # type: ignore[misc]
-        for key, tensor in tensors.items():
-            again = cache.get(key, lambda: pytest.fail("computed twice"))
-            torch.testing.assert_close(again, tensor.to(dtype), rtol=0, atol=0)
-            torch.testing.assert_close(first[key], again, rtol=0, atol=0)
-        assert cache.computed == 5
-
-
-def test_full_disk_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(**_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
-    with (
-        FeatureCache(0) as cache,
-        pytest.raises(InputError, match=r"cannot keep features in .*: No space left on device; free space"),
-    ):
-        cache.get("a", lambda: torch.ones(1))
-
-
-def test_overflow_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with FeatureCache(0) as cache:
-        cache.get("a", lambda: torch.ones(1))
-        assert not any(path.is_file() and path.stat().st_size for path in tmp_path.iterdir())
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_each_view_goes_through_the_backbone_once() -> None:
-    with FeatureCache(10**9) as cache:
+    with FeatureCache(10**9, dtype=torch.float16) as cache:
         batches = make_batches(cache)
         plan = epoch_plan(batches.sources, 0, 0)
         for epoch in range(3):
@@ -75,7 +38,7 @@ def test_each_view_goes_through_the_backbone_once() -> None:
 
 
 def test_cached_features_are_those_of_the_images() -> None:
-    with FeatureCache(10**9, torch.float32) as cache:
+    with FeatureCache(10**9, dtype=torch.float32) as cache:
         cached, plain = make_batches(cache), make_batches(None)
         cached.model.load_state_dict(plain.model.state_dict())
         plan = epoch_plan(plain.sources, 0, 0)
@@ -86,7 +49,7 @@ def test_cached_features_are_those_of_the_images() -> None:
 
 
 def test_separate_branches_have_features_of_their_own() -> None:
-    with FeatureCache(10**9) as cache:
+    with FeatureCache(10**9, dtype=torch.float16) as cache:
         batches = make_batches(cache, "model.backbone.branches=separate")
         pair = batches.sources[0].pair(0, np.random.default_rng(0))
         batches.batch([pair, pair.exchanged()])

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from chmnet.config import TomlConfig
-from chmnet.errors import WeightsError
+from chmnet.errors import ConfigError, WeightsError
 from chmnet.nn.chmnet import MatchingHead
 from chmnet.training.config import TrainingConfig
 from chmnet.training.initialise import build_model
@@ -79,6 +79,8 @@ def test_a_run_may_start_from_a_named_model() -> None:
     assert TrainingConfig.from_dict({"base": "chmnet-lite", "init": "random"}).init == "random"
     with pytest.raises(WeightsError, match="there is no"):
         TrainingConfig.from_dict({"base": "nonesuch"})
+    with pytest.raises(ConfigError, match="base"):
+        TrainingConfig().replace(base="chmnet-lite")
 
 
 def test_settings_of_the_run_in_a_model_table_of_version_0_1() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from chmnet.training.batches import FeatureCache
+from chmnet.features import FeatureCache
 from chmnet.training.log import RunLog
 from chmnet.training.loop import LAST, train
 from tests.training.test_loop import assert_same_weights, losses
@@ -22,7 +22,7 @@ def _no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("memory_bytes", [10**9, 0], ids=["memory", "disk"])
 def test_runs_that_share_a_cache_are_those_of_their_own(tmp_path: Path, memory_bytes: int) -> None:
     computed = []
-    with FeatureCache(memory_bytes) as cache:
+    with FeatureCache(memory_bytes, dtype=torch.float16) as cache:
         for name, changes in VARIANTS.items():
             train(tiny_config(*changes), tmp_path / "shared" / name, cache=cache)
             computed.append(cache.computed)
@@ -34,7 +34,7 @@ def test_runs_that_share_a_cache_are_those_of_their_own(tmp_path: Path, memory_b
 
 
 def test_a_cache_outlives_the_run_and_its_own_pictures_are_added(tmp_path: Path) -> None:
-    with FeatureCache(10**9) as cache:
+    with FeatureCache(10**9, dtype=torch.float16) as cache:
         train(tiny_config("epochs=1"), tmp_path / "one", cache=cache)
         first = cache.computed
         train(tiny_config("epochs=1", "seed=5"), tmp_path / "two", cache=cache)  # views of its own
@@ -43,6 +43,6 @@ def test_a_cache_outlives_the_run_and_its_own_pictures_are_added(tmp_path: Path)
 
 
 def test_a_backbone_that_learns_keeps_no_features(tmp_path: Path) -> None:
-    with FeatureCache(10**9) as cache:
+    with FeatureCache(10**9, dtype=torch.float16) as cache:
         train(tiny_config("epochs=1", "frozen=false"), tmp_path, cache=cache)
         assert cache.computed == 0

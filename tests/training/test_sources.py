@@ -4,19 +4,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from chmnet import data
 from chmnet.errors import ConfigError, InputError
+from chmnet.pictures import Picture, View
 from chmnet.training.config import AugmentationConfig, SourceConfig, TrainingConfig
-from chmnet.training.sources import (
-    AnnotatedSource,
-    SyntheticSource,
-    divide,
-    epoch_plan,
-    open_sources,
-    without_test_pairs,
-)
-from chmnet.training.views import Photograph, Texture, WarpedView
+from chmnet.training.datasets import divide, epoch_plan, open_sources, without_test_pairs
+from chmnet.training.sources import AnnotatedSource, ColouredView, jitter_colours, random_crop
+from chmnet.training.synthetic import SyntheticSource, Texture, WarpedView
 from tests.data import trees
 
 GENERATOR = np.random.default_rng(0)
@@ -155,9 +151,10 @@ def annotated(tmp_path: Path, **chances: float) -> AnnotatedSource:
 
 def test_annotated_pair_without_changes(tmp_path: Path) -> None:
     pair = annotated(tmp_path).pair(0, GENERATOR)
-    assert isinstance(pair.source, Photograph)
-    assert pair.source.path.name == "2007_000001.jpg"
-    assert not pair.source.mirrored
+    assert isinstance(pair.source, ColouredView)
+    assert pair.source.view.picture.path is not None
+    assert pair.source.view.picture.path.name == "2007_000001.jpg"
+    assert not pair.source.view.mirrored
     np.testing.assert_allclose(pair.source_points[0], [7 / 20 - 1, 8 / 15 - 1])
 
 
@@ -167,8 +164,8 @@ def test_swap_and_flip(tmp_path: Path) -> None:
     assert swapped.source == plain.target
     np.testing.assert_array_equal(swapped.target_points, plain.source_points)
     flipped = annotated(tmp_path, flip=1).pair(0, GENERATOR)
-    assert isinstance(flipped.target, Photograph)
-    assert flipped.target.mirrored
+    assert isinstance(flipped.target, ColouredView)
+    assert flipped.target.view.mirrored
     np.testing.assert_allclose(flipped.target_points, plain.target_points * (-1, 1))
 
 
@@ -179,8 +176,8 @@ def test_flip_of_the_list_and_of_the_augmentation_undo_each_other(tmp_path: Path
     source = AnnotatedSource(SourceConfig(), pairs, AugmentationConfig(flip=1))
     for index, flag in enumerate(flags):
         view = source.pair(index, GENERATOR).source
-        assert isinstance(view, Photograph)
-        assert view.mirrored != flag
+        assert isinstance(view, ColouredView)
+        assert view.view.mirrored != flag
 
 
 def test_crop_moves_points_with_the_picture(tmp_path: Path) -> None:
@@ -188,19 +185,126 @@ def test_crop_moves_points_with_the_picture(tmp_path: Path) -> None:
     areas = set()
     for seed in range(10):
         pair = source.pair(0, np.random.default_rng(seed))
-        assert isinstance(pair.source, Photograph)
-        assert pair.source.area is not None
+        assert isinstance(pair.source, ColouredView)
+        assert pair.source.view.area is not None
         assert pair.source.colour_seed is not None
-        areas.add(pair.source.area)
-        left, top, right, bottom = pair.source.area
+        areas.add(pair.source.view.area)
+        left, top, right, bottom = pair.source.view.area
         assert 0 <= left < right <= trees.WIDTH
         assert 0 <= top < bottom <= trees.HEIGHT
-        points = pair.source_points * ((-1, 1) if pair.source.mirrored else (1, 1))
+        points = pair.source_points * ((-1, 1) if pair.source.view.mirrored else (1, 1))
         in_file = (points + 1) / 2 * (right - left, bottom - top) + (left, top)
         np.testing.assert_allclose(in_file[0], [7, 8], atol=1e-9)
         assert np.abs(pair.source_points).max() <= 1
-        assert pair.source.render((16, 16)).shape == (3, 16, 16)
+        assert pair.source.tensor((16, 16)).shape == (3, 16, 16)
     assert len(areas) > 3
+
+
+def test_a_picture_is_decoded_to_be_drawn_and_never_for_its_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded = []
+    decode = Picture._decode
+
+    def counted(self: Picture) -> Image.Image:
+        decoded.append(self.path)
+        return decode(self)
+
+    monkeypatch.setattr(Picture, "_decode", counted)
+    source = annotated(tmp_path, crop=1, flip=0.5)
+    pairs = [source.pair(0, np.random.default_rng(seed)) for seed in range(3)]
+    assert decoded == []
+    for pair in pairs:
+        pair.source.tensor((8, 8))
+    assert len(decoded) == 3  # and not kept: a set of photographs does not fit into memory
+
+
+# ---------------------------------------------------------------- random crops
+
+
+@pytest.mark.parametrize(
+    "keypoints",
+    [
+        np.random.default_rng(0).uniform(0, (64, 48), (5, 2)),
+        np.array([[30.5, 20.25], [31.0, 21.0]]),
+        np.array([[64.0, 48.0]]),
+    ],
+    ids=["spread", "close", "corner"],
+)
+def test_random_crop_holds_every_keypoint(keypoints: np.ndarray) -> None:
+    generator = np.random.default_rng(0)
+    areas = {random_crop((48, 64), keypoints, generator) for _ in range(50)}
+    for left, top, right, bottom in areas:
+        assert 0 <= left < right <= 64
+        assert 0 <= top < bottom <= 48
+        assert (keypoints >= (left, top)).all()
+        assert (keypoints <= (right, bottom)).all()
+    assert len(areas) > 10
+
+
+@pytest.mark.parametrize("keypoints", [np.zeros((0, 2)), np.array([[-5.0, 99.0]])], ids=["none", "outside"])
+def test_random_crop_of_odd_keypoints(keypoints: np.ndarray) -> None:
+    generator = np.random.default_rng(0)
+    for _ in range(50):
+        left, top, right, bottom = random_crop((48, 64), keypoints, generator)
+        assert 0 <= left < right <= 64
+        assert 0 <= top < bottom <= 48
+
+
+# ---------------------------------------------------------------- colours
+
+COLOURFUL = Image.fromarray(np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype=np.uint8))
+
+
+def difference(first: Image.Image, second: Image.Image) -> np.ndarray:
+    return np.abs(np.asarray(first).astype(int) - np.asarray(second))
+
+
+def test_jitter_changes_the_colours() -> None:
+    after = jitter_colours(COLOURFUL, np.random.default_rng(0))
+    assert after.size == COLOURFUL.size
+    assert difference(after, COLOURFUL).mean() > 3
+
+
+def test_jitter_is_the_generators() -> None:
+    first, again, other = (jitter_colours(COLOURFUL, np.random.default_rng(seed)) for seed in (0, 0, 1))
+    assert difference(first, again).max() == 0
+    assert difference(first, other).max() > 0
+
+
+def test_no_jitter_is_nearly_no_change() -> None:
+    after = jitter_colours(COLOURFUL, np.random.default_rng(0), 0, 0, 0, 0)
+    assert difference(after, COLOURFUL).max() <= 6  # only the conversion to hue and back rounds
+
+
+@pytest.mark.parametrize(
+    ("amounts", "words"),
+    [
+        ({"brightness": -0.1}, "brightness must be from 0 to 1, got -0.1"),
+        ({"contrast": 1.5}, "contrast must be from 0 to 1, got 1.5"),
+        ({"hue": 0.6}, "hue must be from 0 to 0.5, got 0.6"),
+    ],
+)
+def test_jitter_refuses(amounts: dict[str, float], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        jitter_colours(COLOURFUL, np.random.default_rng(0), **amounts)
+
+
+def test_colours_change_but_nothing_moves(tmp_path: Path) -> None:
+    path = tmp_path / "texture.png"
+    Texture(1).picture((96, 128)).save(path)
+    view = View(Picture(path))
+    plain, coloured, again = (ColouredView(view, seed).tensor((96, 128)) for seed in (None, 3, 3))
+    assert plain.shape == coloured.shape == (3, 96, 128)
+    assert (plain - coloured).abs().max() > 0.02
+    assert (coloured - again).abs().max() == 0
+    assert (plain - view.tensor((96, 128))).abs().max() == 0
+
+
+def test_views_of_photographs_are_keys(tmp_path: Path) -> None:
+    pairs = [annotated(tmp_path, flip=flip).pair(0, GENERATOR) for flip in (0, 0, 1)]
+    assert pairs[0].source == pairs[1].source
+    assert len({view for pair in pairs for view in (pair.source, pair.target)}) == 4
 
 
 # ---------------------------------------------------------------- epochs

@@ -159,7 +159,7 @@ def label(
 def _pairs(name: str, root: Path, split: str, draw: int) -> "list[Pair]":
     from chmnet.annotation.label import draw_pairs
     from chmnet.data import find_dataset, image_names, load_pairs, pf_pascal
-    from chmnet.training.sources import without_test_pairs
+    from chmnet.training.datasets import without_test_pairs
 
     splits = find_dataset(name, root, split).splits
     if name == "pf-pascal":

@@ -12,7 +12,7 @@ from chmnet.experiments.store import ExamplePair, Store
 from chmnet.metrics import inside
 from chmnet.pictures import Box
 from chmnet.result import Matches
-from chmnet.training.views import Texture
+from chmnet.training.synthetic import Texture
 from chmnet.viz import contact_sheet, draw_inside_matches
 
 SIDE = 480

@@ -20,12 +20,12 @@ from chmnet.evaluation import Header, PredictionFile, check_pairs, evaluate, ope
 from chmnet.evaluation.predict import describe_model
 from chmnet.experiments.recipe import RECIPE, training_config
 from chmnet.experiments.synthetic_set import SIZE, write_synthetic_set
+from chmnet.features import FeatureCache
 from chmnet.files import atomic_path
 from chmnet.matcher import Matcher
 from chmnet.metrics import DEFAULT_PROTOCOLS, Protocol
 from chmnet.nn.chmnet import CHMNet
 from chmnet.pictures import to_picture
-from chmnet.training.batches import FeatureCache
 from chmnet.training.config import TrainingConfig
 from chmnet.training.loop import CONFIG, LAST, train
 from chmnet.weights import load_model
@@ -161,7 +161,7 @@ class Store:
         self.folder, self.setting, self.resnet50, self.examples = folder, setting, resnet50, examples
         self.channels = tuple(channels)
         self.say, self.track, self.device = say, track, device
-        self._features = FeatureCache(memory_bytes=3 * 2**30)
+        self._features = FeatureCache[torch.Tensor](memory_bytes=3 * 2**30, dtype=torch.float16)
         self._pairs: dict[str, list[Pair]] = {}
 
     def __enter__(self) -> "Store":

@@ -8,8 +8,7 @@ from PIL import Image
 
 from chmnet.files import atomic_path
 from chmnet.geometry import Size, normalised_to_pixels
-from chmnet.training.views import Texture, WarpedView
-from chmnet.training.warps import Warp
+from chmnet.training.synthetic import Texture, Warp, WarpedView
 
 SIZE: Size = (80, 80)
 KEYPOINTS = 6
@@ -55,7 +54,7 @@ def _write_split(folder: Path, split: str, textures: range, views: int) -> dict[
         for view in range(views):
             warp = Warp(100 * seed + view, rotation=10, zoom=1.1, bend=0.04)
             identifier, name = len(images) + 1, f"{split}-{seed}-{view}.png"
-            pixels = WarpedView(Texture(seed), warp, colour_seed=100 * seed + view, colours=0.2).render(SIZE)
+            pixels = WarpedView(Texture(seed), warp, colour_seed=100 * seed + view, colours=0.2).tensor(SIZE)
             with atomic_path(folder / name) as temporary:
                 Image.fromarray((pixels * 255).byte().permute(1, 2, 0).numpy()).save(temporary, format="PNG")
             images.append({"id": identifier, "file_name": name, "height": SIZE[0], "width": SIZE[1]})

@@ -1,30 +1,24 @@
 """From pairs to tensors: views drawn or their features looked up, keypoints padded, batches shared out."""
 
-import os
-import tempfile
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
-from types import TracebackType
-from typing import IO
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from chmnet.errors import InputError
+from chmnet.features import FeatureCache
 from chmnet.geometry import Size
 from chmnet.nn.chmnet import CHMNet
-from chmnet.training.sources import PairSource, TrainingPair
-from chmnet.training.views import View
+from chmnet.training.sources import PairSource, TrainingPair, TrainingView
 
 Plan = Sequence[tuple[int, int]]
 """Pairs as (number of the source, number of the pair)."""
 
 
-@dataclass(frozen=True, eq=False)
-class Batch:
-    """Pairs as tensors; padding of the keypoints is 0 and the mask tells."""
+class Batch(NamedTuple):
+    """Pairs as tensors; the keypoints are padded with 0, and the mask tells which are real."""
 
     source: Float[Tensor, "b c h w"]
     """Features, or images."""
@@ -35,7 +29,7 @@ class Batch:
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on another device."""
-        return Batch(**{name: value.to(device) for name, value in vars(self).items()})
+        return Batch(*(value.to(device) for value in self))
 
 
 def pad_points(points: Sequence[np.ndarray]) -> tuple[Float[Tensor, "b n 2"], Bool[Tensor, "b n"]]:
@@ -55,79 +49,6 @@ def pad_points(points: Sequence[np.ndarray]) -> tuple[Float[Tensor, "b n 2"], Bo
     return padded, mask
 
 
-class FeatureCache:
-    """Tensors of one shape, each computed once: in memory up to a bound, then in a temporary file.
-
-    The file has no name: it vanishes with the process, however that ends.
-
-    Args:
-        memory_bytes: what may be kept in memory.
-        dtype: of the kept numbers.
-
-    Example:
-        >>> with FeatureCache(memory_bytes=0) as cache:
-        ...     first = cache.get("a", lambda: torch.ones(2))
-        ...     second = cache.get("a", lambda: torch.zeros(2))  # kept: not computed again
-        >>> second.tolist(), cache.computed
-        ([1.0, 1.0], 1)
-    """
-
-    def __init__(self, memory_bytes: int, dtype: torch.dtype = torch.float16) -> None:
-        self.memory_bytes, self.dtype = memory_bytes, dtype
-        self.computed = 0
-        self._kept: dict[Hashable, Tensor] = {}
-        self._bytes = 0
-        self._places: dict[Hashable, tuple[int, torch.Size]] = {}
-        self._file: IO[bytes] | None = None
-
-    def __enter__(self) -> "FeatureCache":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._kept.clear()
-        if self._file is not None:
-            self._file.close()
-
-    def get(self, key: Hashable, compute: Callable[[], Tensor]) -> Tensor:
-        """The tensor of a key, in the cache's dtype; also the first time, so that all times are equal."""
-        if key in self._kept:
-            return self._kept[key]
-        if key in self._places:
-            return self._read(*self._places[key])
-        tensor = compute().detach().to("cpu", self.dtype).contiguous()
-        self.computed += 1
-        size = tensor.numel() * tensor.element_size()
-        if self._bytes + size <= self.memory_bytes:
-            self._kept[key] = tensor
-            self._bytes += size
-        else:
-            self._places[key] = (self._write(tensor), tensor.shape)
-        return tensor
-
-    def _write(self, tensor: Tensor) -> int:
-        try:
-            if self._file is None:
-                self._file = tempfile.TemporaryFile(prefix="chmnet-features-")  # noqa: SIM115 (closed at exit)
-            place = self._file.seek(0, os.SEEK_END)
-            self._file.write(tensor.numpy().tobytes())
-            self._file.flush()
-        except OSError as error:
-            raise InputError(
-                f"cannot keep features in {tempfile.gettempdir()}: {error.strerror}; "
-                "free space there, or raise cache_megabytes"
-            ) from None
-        return place
-
-    def _read(self, place: int, shape: torch.Size) -> Tensor:
-        assert self._file is not None, "a place without a file"
-        size = shape.numel() * self.dtype.itemsize
-        return torch.frombuffer(bytearray(os.pread(self._file.fileno(), size, place)), dtype=self.dtype).view(
-            shape
-        )
-
-
 class Batches:
     """Makes batches of training pairs for a model: of features that are kept, or of images.
 
@@ -139,7 +60,7 @@ class Batches:
     """
 
     def __init__(
-        self, sources: Sequence[PairSource], model: CHMNet, cache: FeatureCache | None, seed: int
+        self, sources: Sequence[PairSource], model: CHMNet, cache: FeatureCache[Tensor] | None, seed: int
     ) -> None:
         self.sources, self.model, self.cache, self.seed = sources, model, cache, seed
         self.size: Size = (model.config.image_size[0], model.config.image_size[1])
@@ -180,14 +101,14 @@ class Batches:
             mask,
         )
 
-    def _input(self, view: View, branch: str) -> Tensor:
+    def _input(self, view: TrainingView, branch: str) -> Tensor:
         if self.cache is None:
-            return view.render(self.size)
+            return view.tensor(self.size)
         if self.model.target_backbone is None:
             branch = "source"
         return self.cache.get((view, branch), lambda: self._features(view, branch))
 
-    def _features(self, view: View, branch: str) -> Tensor:
+    def _features(self, view: TrainingView, branch: str) -> Tensor:
         like = next(self.model.parameters())
         with torch.no_grad():
-            return self.model.features(view.render(self.size)[None].to(like), branch)[0]
+            return self.model.features(view.tensor(self.size)[None].to(like), branch)[0].cpu()

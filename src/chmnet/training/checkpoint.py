@@ -1,17 +1,14 @@
-"""Checkpoints: one safetensors file, written whole or not at all; what is no tensor is JSON in its metadata."""
+"""Checkpoints: one safetensors file, written completely or not at all; its metadata holds the rest as JSON."""
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from chmnet.errors import WeightsError
-from chmnet.files import atomic_path, load_exactly, read_tensors
+from chmnet.files import load_exactly, read_tensors, write_tensors
 from chmnet.training.optimisation import WeightAverage
 
 FORMAT = "chmnet-checkpoint-1"
@@ -42,7 +39,7 @@ class Progress:
     validated_step: int = -1
     finished: bool = False
     planned_epochs: int = 0
-    """A finished run goes on only if this changes."""
+    """A finished run is resumed only if this changes."""
     average_updates: int = 0
     backbone_sha256: str = ""
     """Of a frozen backbone, which is not part of the file."""
@@ -58,7 +55,7 @@ def save_checkpoint(
     progress: Progress,
     left_out: tuple[str, ...] = (),
 ) -> None:
-    """Write everything that going on needs; an earlier file stays whole until the new one is.
+    """Write everything that resuming needs; the earlier file is replaced when the new one is complete.
 
     Args:
         path: the file.
@@ -70,7 +67,6 @@ def save_checkpoint(
 
     Raises:
         InputError: the folder cannot be written to, or the disk is full.
-        WeightsError: likewise, as safetensors reports it.
     """
     tensors = {
         f"model.{name}": value for name, value in model.state_dict().items() if not name.startswith(left_out)
@@ -81,15 +77,8 @@ def save_checkpoint(
     if average is not None:
         tensors.update({f"average.{name}": value for name, value in average.values.items()})
         progress.average_updates = average.updates
-    plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     metadata = {"format": FORMAT, "progress": json.dumps(asdict(progress))}
-    with atomic_path(path) as temporary:
-        try:
-            save_file(plain, temporary, metadata)
-        except SafetensorError as error:  # how safetensors reports a full disk
-            raise WeightsError(f"cannot write {path}: {error}; the checkpoint before it is whole") from None
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
+    write_tensors(path, tensors, metadata)
 
 
 class Checkpoint:
@@ -112,10 +101,19 @@ class Checkpoint:
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise WeightsError(f"{path} is not a checkpoint of this version: {error}") from None
 
+    def holds(self, beginnings: tuple[str, ...]) -> bool:
+        """Whether it has tensors of the model whose names begin so."""
+        return any(name.startswith(beginnings) for name in self._part("model."))
+
     def load_model(self, model: nn.Module, left_out: tuple[str, ...] = ()) -> None:
-        """The weights; the model gets new parameters, so an optimiser must be built after this."""
+        """The weights; the model gets new parameters, so an optimiser must be built after this.
+
+        Args:
+            model: changed in place.
+            left_out: beginnings of names of tensors that the model keeps where the checkpoint has none.
+        """
         unchanged = {name: value for name, value in model.state_dict().items() if name.startswith(left_out)}
-        load_exactly(model, {**self._part("model."), **unchanged}, self.path)
+        load_exactly(model, {**unchanged, **self._part("model.")}, self.path)
 
     def load_optimiser(self, optimiser: torch.optim.Optimizer, model: nn.Module) -> None:
         """The moments of every parameter."""

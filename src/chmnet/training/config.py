@@ -5,6 +5,7 @@
 """
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from chmnet.config import ModelConfig, TomlConfig, check_range
@@ -89,13 +90,11 @@ class TrainingConfig(TomlConfig):
     """A whole run. The defaults are the paper's: Adam, 1e-3 and 1e-5, batches of 16, PF-PASCAL."""
 
     preset: Literal["paper", "reference"] = "paper"
-    """The model configuration that ``model`` changes."""
+    """The model configuration that ``model`` changes. Instead of it, a file may say ``base``: a name of
+    ``chmnet models`` or a model file. Its weights are then the first ones, unless ``init`` says otherwise."""
     model: ModelConfig = field(default_factory=ModelConfig)
     frozen: bool = False
     """Keep the backbone as it is: each picture goes through it once, and its features are kept."""
-    base: str = ""
-    """A name of ``chmnet models`` or a model file whose configuration ``model`` changes, instead of the preset's;
-    its weights are the first ones, unless ``init`` says otherwise."""
     loss: Literal["distance", "squared-distance"] = "distance"
     """Mean Euclidean distance of keypoints (the paper), or its square (the authors' code)."""
     initialisation: Literal["scaled", "reference"] = "scaled"
@@ -111,7 +110,7 @@ class TrainingConfig(TomlConfig):
     validation: tuple[SourceConfig, ...] = (SourceConfig(split="val"),)
     augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
     match_loss: float = 0.0
-    """Weight of the cross-entropy of the true matches beside the paper's loss; see :mod:`chmnet.training.loss`."""
+    """Weight of the cross-entropy of the true matches beside the paper's loss."""
     match_temperature: float = 0.0
     """Divides the scores in that loss; 0: the transfer's. A higher one keeps the transfer sharp while scores stay
     far from saturated in training."""
@@ -191,19 +190,29 @@ class TrainingConfig(TomlConfig):
         """
         if isinstance(data, dict) and isinstance(data.get("model", {}), dict):
             data, changes = _run_settings(dict(data), dict(data.get("model", {})))
-            data["model"] = _base_model(data).replace(**changes)
-            if data.get("base"):
-                data.setdefault("init", data["base"])
+            base = data.pop("base", "")
+            if base:
+                data.setdefault("init", base)
+            data["model"] = _base_model(base, data.get("preset", "paper")).replace(**changes)
             if data.get("preset") == "reference":
                 data = {"loss": "squared-distance", "initialisation": "reference", **data}
+        elif isinstance(data, dict) and "base" in data:
+            raise ConfigError("base decides the whole model: write it into the training file, or set init instead")
         return super().from_dict(data, where)
 
+    def without_folders(self) -> dict[str, Any]:
+        """The configuration for others to read: names of files, not where they lie on this computer."""
+        config = self.to_dict()
+        for source in (*config["data"], *config["validation"]):
+            source["path"] = Path(source["path"]).name
+        names = {part: Path(config[part]).name for part in ("init", "backbone_weights")}
+        return {**config, **names}
 
-def _base_model(data: dict[str, Any]) -> ModelConfig:
+
+def _base_model(base: object, preset: str) -> ModelConfig:
     """The configuration that a run's model changes."""
-    base = data.get("base", "")
     if not base:
-        return ModelConfig.preset(data.get("preset", "paper"))
+        return ModelConfig.preset(preset)
     from chmnet.weights.models import read_model_config
 
     return read_model_config(str(base)).replace(calibration=())  # a trained model is calibrated anew

@@ -23,7 +23,7 @@ def build_model(config: TrainingConfig) -> CHMNet:
     """A model with its backbone's weights and random matching layers, the same for the same seed.
 
     Raises:
-        WeightsError: the backbone's weights cannot be had.
+        WeightsError: the backbone's weights are missing or do not fit.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
@@ -36,9 +36,9 @@ def build_model(config: TrainingConfig) -> CHMNet:
         for backbone in (model.backbone, model.target_backbone):
             if backbone is not None:
                 backbone.freeze()
+    if backbone_from_init(config):
+        return model
     weights = config.backbone_weights
-    if not weights and config.init not in ("random", "hough-prior"):
-        return model  # its backbone comes with the named model
     if not weights:
         if config.model.backbone.name != "efficientnet-lite0":
             raise WeightsError(
@@ -49,6 +49,11 @@ def build_model(config: TrainingConfig) -> CHMNet:
         if backbone is not None and weights != "random":
             load_backbone_weights(backbone, weights)
     return model
+
+
+def backbone_from_init(config: TrainingConfig) -> bool:
+    """Whether the model that ``config.init`` names gives the weights of the backbone, too."""
+    return not config.backbone_weights and config.init not in ("random", "hough-prior")
 
 
 def initialise(model: CHMNet, config: TrainingConfig, features: Features) -> None:
@@ -75,7 +80,7 @@ def initialise(model: CHMNet, config: TrainingConfig, features: Features) -> Non
         raise ConfigError(f"init must be random, hough-prior, a model file or one of {known}, got {config.init!r}")
     other = load_model(config.init)
     load_exactly(model.head, other.head.state_dict(), config.init)
-    if not config.backbone_weights:
+    if backbone_from_init(config):
         for mine, theirs in ((model.backbone, other.backbone), (model.target_backbone, other.target_backbone)):
             if mine is not None:
                 load_exactly(mine, (theirs or other.backbone).state_dict(), config.init)

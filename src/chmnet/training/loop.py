@@ -1,11 +1,11 @@
 """The training loop, on accelerate: one process or many, the same global batch and the same curve."""
 
-import logging
 import math
+import os
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
-from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +13,16 @@ import torch
 from torch import Tensor, nn
 
 from chmnet.errors import ConfigError, InputError
-from chmnet.features import hash_weights
+from chmnet.features import FeatureCache, hash_weights
 from chmnet.files import atomic_path
-from chmnet.nn.chmnet import CHMNet
-from chmnet.training.batches import Batch, Batches, FeatureCache
+from chmnet.matcher import choose_device
+from chmnet.training.batches import Batch, Batches
 from chmnet.training.checkpoint import Checkpoint, Progress, save_checkpoint
 from chmnet.training.config import TrainingConfig
-from chmnet.training.distributed import start_accelerator
-from chmnet.training.initialise import build_model, initialise
+from chmnet.training.datasets import epoch_plan, open_sources
+from chmnet.training.initialise import backbone_from_init, build_model, initialise
 from chmnet.training.log import Record, RunLog
-from chmnet.training.loss import keypoint_loss, match_loss
+from chmnet.training.objective import Objective
 from chmnet.training.optimisation import (
     WeightAverage,
     build_optimiser,
@@ -30,7 +30,6 @@ from chmnet.training.optimisation import (
     set_learning_rate,
     trainable,
 )
-from chmnet.training.sources import epoch_plan, open_sources
 from chmnet.training.validation import CRITERION, Validation, protocol
 from chmnet.weights import save_model
 
@@ -40,50 +39,6 @@ _EQUAL_PCK = 1e-6
 _FROZEN = ("backbone.", "target_backbone.")
 Report = Callable[[Record], None]
 
-logger = logging.getLogger(__name__)
-
-
-class Objective(nn.Module):
-    """A model and its loss as one module: one call forward and one backward for a batch.
-
-    Args:
-        model: the network.
-        cached: batches hold features, not images.
-        loss: of the distances of keypoints; see :func:`keypoint_loss`.
-        match_weight: weight of :func:`match_loss` beside it.
-        match_temperature: its temperature; 0: the transfer's.
-    """
-
-    def __init__(
-        self,
-        model: CHMNet,
-        cached: bool,
-        loss: str = "distance",
-        match_weight: float = 0.0,
-        match_temperature: float = 0.0,
-    ) -> None:
-        super().__init__()
-        self.model, self.cached, self.loss = model, cached, loss
-        self.match_weight, self.match_temperature = match_weight, match_temperature
-
-    def forward(
-        self, source: Tensor, target: Tensor, source_points: Tensor, target_points: Tensor, mask: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """The loss of a batch, and the transferred keypoints."""
-        correlation = self.model.head(source, target) if self.cached else self.model(source, target)
-        predicted = self.model.transfer(correlation, source_points)
-        loss = keypoint_loss(predicted, target_points, mask, self.loss)
-        if self.match_weight:
-            transfer, temperature = self.model.config.transfer, self.match_temperature or None
-            loss = loss + self.match_weight * match_loss(
-                correlation, source_points, target_points, mask, transfer, temperature
-            )
-        return loss, predicted
-
-
-def _call(objective: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-    return objective(batch.source, batch.target, batch.source_points, batch.target_points, batch.mask)
-
 
 def train(
     config: TrainingConfig,
@@ -91,7 +46,7 @@ def train(
     root: str | Path | None = None,
     resume: bool = False,
     report: Report = lambda record: None,
-    cache: FeatureCache | None = None,
+    cache: FeatureCache[Tensor] | None = None,
     device: str = "auto",
 ) -> Progress:
     """Train a model; everything about the run goes into ``folder``.
@@ -100,17 +55,17 @@ def train(
         config: the run.
         folder: for checkpoints, logs, the curve, ``best.safetensors`` and ``last.safetensors``.
         root: the folder that holds the data sets.
-        resume: go on from the folder's checkpoint, if there is one.
+        resume: from the folder's checkpoint, if there is one.
         report: called with every record, for a progress bar.
         cache: features that earlier runs with the same frozen backbone and image size have kept; the run adds to
             them. ``None``: it keeps its own, until it ends.
-        device: where the network runs; see :func:`chmnet.training.distributed.start_accelerator`.
+        device: where the network runs; see :func:`start_accelerator`.
 
     Returns:
         How the run ended.
 
     Raises:
-        ChmnetError: one sentence; what was written before is whole.
+        ChmnetError: the run cannot start or continue; files that it wrote before stay complete.
     """
     place = Path(root) if root is not None else None
     with Run(config, Path(folder), place, resume, report, cache, device) as run:
@@ -127,7 +82,7 @@ class Run:
         root: Path | None,
         resume: bool,
         report: Report,
-        cache: FeatureCache | None = None,
+        cache: FeatureCache[Tensor] | None = None,
         device: str = "auto",
     ) -> None:
         self.config, self.folder, self.report = config, folder, report
@@ -140,7 +95,7 @@ class Run:
             cache = None
         elif cache is None:
             dtype = getattr(torch, config.cache_precision)
-            cache = self.stack.enter_context(FeatureCache(config.cache_megabytes * 2**20, dtype))
+            cache = self.stack.enter_context(FeatureCache(config.cache_megabytes * 2**20, dtype=dtype))
         self.batches = Batches(self.sources, self.model, cache, config.seed)
         validation_batches = Batches(held_out, self.model, cache, config.seed)
         plan = epoch_plan(held_out, config.seed + _VALIDATION_SEED, 0)
@@ -157,18 +112,20 @@ class Run:
     def _start(self, checkpoint: Path | None) -> None:
         """Give the model its weights, from the initialisation or a checkpoint; prepare everything for steps."""
         saved = Checkpoint(checkpoint) if checkpoint else None
-        self.left_out = _FROZEN if self.config.frozen else ()
+        frozen = _FROZEN if self.config.frozen else ()
+        # A resumed run does not need the model that it started from: then the checkpoint holds its backbone.
+        self.left_out = () if backbone_from_init(self.config) else frozen
         self.model.to(self.accelerator.device)
-        if saved is None or self.config.frozen:
+        if saved is None or (frozen and not self.left_out and not saved.holds(frozen)):
             initialise(self.model, self.config, self._some_features)
-        sha256 = hash_weights(self.model.backbone) if self.config.frozen else ""
         if saved is not None:
-            saved.load_model(self.model, self.left_out)
-            if saved.progress.backbone_sha256 != sha256:
-                raise InputError(
-                    f"the frozen backbone's weights are not those that {self.folder} was trained with; "
-                    "set backbone_weights to the same file"
-                )
+            saved.load_model(self.model, frozen)
+        sha256 = hash_weights(self.model.backbone) if frozen else ""
+        if saved is not None and saved.progress.backbone_sha256 != sha256:
+            raise InputError(
+                f"the frozen backbone's weights are not those that {self.folder} was trained with; "
+                "set backbone_weights to the same file"
+            )
         self.progress = saved.progress if saved else Progress(backbone_sha256=sha256)
         if self.config.backbone_from and not self.config.frozen:
             for backbone in (self.model.backbone, self.model.target_backbone):
@@ -285,13 +242,13 @@ class Run:
         for number, part in enumerate(parts):
             last = number == len(parts) - 1
             with nullcontext() if last else self.accelerator.no_sync(self.objective):
-                loss, _ = _call(self.objective, part.to(self.accelerator.device))
+                loss, _ = self.objective(*part.to(self.accelerator.device))
                 self.accelerator.backward(loss / len(parts))
             total += float(loss.detach()) / len(parts)
         if not math.isfinite(total):
             raise InputError(
                 f"the loss of step {self.progress.step + 1} is not a finite number; "
-                "go on from the last checkpoint with a lower learning_rate, or with clip_norm"
+                "start again with a lower learning_rate, or with clip_norm"
             )
         if self.config.clip_norm:
             self.accelerator.clip_grad_norm_(self.objective.parameters(), self.config.clip_norm)
@@ -337,7 +294,7 @@ class Run:
         self.objective.eval()
         with self._weights_to_show():
             # Without the wrapper of several processes: their shares may differ in number.
-            figures = self.validation.run(partial(_call, self.plain_objective), self.accelerator)
+            figures = self.validation.run(self.plain_objective, self.accelerator)
             if not figures["pairs"]:
                 raise InputError("the validation has no pairs with keypoints")
             progress.validated_step, progress.latest = progress.step, figures["pck"]
@@ -374,7 +331,7 @@ class Run:
         progress = self.progress
         training = {
             **self.notes,
-            "config": _without_folders(self.config.to_dict()),
+            "config": self.config.without_folders(),
             "seed": self.config.seed,
             "step": progress.step,
             "epoch": progress.epoch,
@@ -386,11 +343,55 @@ class Run:
         save_model(self.model, self.folder / name, {"training": training})
 
 
-def _without_folders(config: dict[str, Any]) -> dict[str, Any]:
-    """A run's configuration for others to read: names of files, not where they lie on this machine."""
-    sources = {
-        part: [{**source, "path": Path(source["path"]).name} for source in config[part]]
-        for part in ("data", "validation")
-    }
-    names = {part: Path(config[part]).name for part in ("init", "backbone_weights")}
-    return {**config, **sources, **names}
+# ---------------------------------------------------------------- processes and devices
+
+
+def start_accelerator(config: TrainingConfig, device: str = "auto") -> Any:  # an Accelerator
+    """Find out which process of how many this is, and on which device it computes.
+
+    Args:
+        config: the run.
+        device: ``"auto"``: accelerate chooses. Of several processes, each has a device of its own: only ``"auto"``
+            and ``"cpu"`` are for them.
+
+    Raises:
+        InputError: accelerate is not installed, or there is no such device.
+        ConfigError: a batch cannot be shared out equally, or the precision is not for this device.
+    """
+    if find_spec("accelerate") is None:
+        raise InputError('training needs accelerate; run `pip install "chmnet[train]"`')
+    from accelerate import Accelerator
+    from accelerate.state import AcceleratorState
+
+    # A second run in one process may have another precision; which processes there are stays as it is.
+    AcceleratorState._reset_state()
+    several = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    if device not in ("auto", "cpu"):
+        if several:
+            raise InputError(f"each process has a device of its own; leave out --device {device}, or use cpu")
+        os.environ["ACCELERATE_TORCH_DEVICE"] = str(choose_device(device))
+    gpu = torch.cuda.is_available() and device.startswith(("auto", "cuda"))
+    cpu = device == "cpu" or (several and not gpu)
+    accelerator = Accelerator(cpu=cpu, mixed_precision=choose_precision(config.precision, gpu))
+    shares = accelerator.num_processes * config.accumulate
+    if config.batch_size % shares:
+        raise ConfigError(
+            f"batch_size = {config.batch_size} cannot be shared out equally to {accelerator.num_processes} "
+            f"processes × accumulate = {config.accumulate}; use a multiple of {shares}"
+        )
+    return accelerator
+
+
+def choose_precision(wanted: str, gpu: bool) -> str:
+    """Mixed precision for the device at hand; ``auto`` is none on a CPU.
+
+    Raises:
+        ConfigError: float16 was asked for without a GPU.
+    """
+    if wanted == "fp16" and not gpu:
+        raise ConfigError('precision = "fp16" needs a GPU; use "no" or "bf16" here')
+    if wanted != "auto":
+        return wanted
+    if not gpu:
+        return "no"
+    return "bf16" if torch.cuda.is_bf16_supported() else "fp16"

@@ -1,17 +1,16 @@
 """PCK during training: resized pixels, longer side of the image, mean over pairs."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from chmnet.geometry import Size
 from chmnet.metrics import Protocol, hits
 from chmnet.metrics.protocol import alpha_key
-from chmnet.training.batches import Batch, Batches, Plan
+from chmnet.training.batches import Batches, Plan
 
 ALPHAS = (0.05, 0.1)
 CRITERION = alpha_key(0.1)
@@ -63,13 +62,13 @@ class Validation:
         self.batches, self.plan, self.batch_size = batches, plan, batch_size
 
     @torch.no_grad()
-    def run(self, objective: Callable[[Batch], tuple[Tensor, Tensor]], accelerator: Any) -> Figures:
+    def run(self, objective: nn.Module, accelerator: Any) -> Figures:
         """Loss and PCK in percent of all pairs, over all processes of the accelerator."""
         totals = torch.zeros(2 + len(ALPHAS), dtype=torch.float64)
         processes, process = accelerator.num_processes, accelerator.process_index
         for part in self.batches.parts(self.plan, 0, self.batch_size, processes, process, whole=False):
             batch = part.to(accelerator.device)
-            loss, predicted = objective(batch)
+            loss, predicted = objective(*batch)
             shares = correct_share(predicted.float(), batch.target_points, batch.mask, self.batches.size)
             pairs = int(batch.mask.any(-1).sum())
             found = [pairs, float(loss) * len(batch.mask), *shares.sum(-1).tolist()]

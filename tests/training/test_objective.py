@@ -7,7 +7,7 @@ from torch import Tensor
 from chmnet.config import TransferConfig
 from chmnet.errors import InputError
 from chmnet.training import keypoint_loss
-from chmnet.training.loss import match_loss
+from chmnet.training.objective import match_loss
 
 KINDS = ["distance", "squared-distance"]
 

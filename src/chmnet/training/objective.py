@@ -1,13 +1,14 @@
-"""The training objective (section 4.4 of the paper)."""
+"""What training minimises: the distance of transferred keypoints (section 4.4 of the paper), and cross-entropy."""
 
 import torch
 from einops import rearrange
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from chmnet.config import TransferConfig
 from chmnet.errors import InputError
 from chmnet.geometry import grid_axis
+from chmnet.nn.chmnet import CHMNet
 from chmnet.ops.transfer import sample_grid
 
 
@@ -49,11 +50,11 @@ def match_loss(
     config: TransferConfig = TransferConfig(),
     temperature: float | None = None,
 ) -> Float[Tensor, ""]:
-    """How improbable the true matches are: the mean of ``−log softmax(C / temperature)`` at the true positions.
+    """Cross-entropy of the true matches: the mean of ``−log softmax(C / temperature)`` at the true positions.
 
-    It goes beyond the paper. The distance of :func:`keypoint_loss` hardly changes while a keypoint is surely in a
-    wrong place; this loss pulls it out of there. The probability of a place between grid points is that of the
-    four around it, weighted bilinearly.
+    It goes beyond the paper. The distance of :func:`keypoint_loss` has almost no gradient while a keypoint is
+    confidently in a wrong place; this loss has. The true distribution of a place between grid points is bilinear:
+    the shares of the four points around it.
 
     Args:
         correlation: scores of all pairs of grid positions.
@@ -71,11 +72,11 @@ def match_loss(
     """
     height, width = correlation.shape[4:]
     scores = sample_grid(rearrange(correlation, "b 1 hs ws ht wt -> b hs ws (ht wt)"), source, config)
-    improbable = -(scores / (temperature or config.temperature)).log_softmax(-1)
+    costs = -(scores / (temperature or config.temperature)).log_softmax(-1)
     truth = torch.where(mask[..., None], target, 0.0).clamp(-1, 1)
     rows = _bilinear_weights(truth[..., 1], height, like=scores)
     columns = _bilinear_weights(truth[..., 0], width, like=scores)
-    errors = (improbable.unflatten(-1, (height, width)) * rows[..., :, None] * columns[..., None, :]).sum((-1, -2))
+    errors = (costs.unflatten(-1, (height, width)) * rows[..., :, None] * columns[..., None, :]).sum((-1, -2))
     errors = torch.where(mask, errors, 0.0)
     return (errors.sum(-1) / mask.sum(-1).clamp(min=1)).mean()
 
@@ -86,3 +87,41 @@ def _bilinear_weights(places: Float[Tensor, "b n"], length: int, like: Tensor) -
         return torch.ones_like(places)[..., None]
     step = 2 / (length - 1)
     return (1 - (places[..., None] - grid_axis(length, like=like)).abs() / step).clamp(min=0)
+
+
+class Objective(nn.Module):
+    """A model and its loss as one module: one call forward and one backward for a batch.
+
+    Args:
+        model: the network.
+        cached: batches hold features, not images.
+        loss: of the distances of keypoints; see :func:`keypoint_loss`.
+        match_weight: weight of :func:`match_loss` beside it.
+        match_temperature: its temperature; 0: the transfer's.
+    """
+
+    def __init__(
+        self,
+        model: CHMNet,
+        cached: bool,
+        loss: str = "distance",
+        match_weight: float = 0.0,
+        match_temperature: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.model, self.cached, self.loss = model, cached, loss
+        self.match_weight, self.match_temperature = match_weight, match_temperature
+
+    def forward(
+        self, source: Tensor, target: Tensor, source_points: Tensor, target_points: Tensor, mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The loss of a batch, and the transferred keypoints."""
+        correlation = self.model.head(source, target) if self.cached else self.model(source, target)
+        predicted = self.model.transfer(correlation, source_points)
+        loss = keypoint_loss(predicted, target_points, mask, self.loss)
+        if self.match_weight:
+            transfer, temperature = self.model.config.transfer, self.match_temperature or None
+            loss = loss + self.match_weight * match_loss(
+                correlation, source_points, target_points, mask, transfer, temperature
+            )
+        return loss, predicted

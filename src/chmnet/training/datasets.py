@@ -1,0 +1,148 @@
+"""Which pairs a run learns from: its sources opened, and the pairs of each epoch."""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from chmnet import data
+from chmnet.data.making_pairs import make_pairs
+from chmnet.data.pairs import Pair
+from chmnet.errors import InputError
+from chmnet.pictures import Picture
+from chmnet.training.config import AugmentationConfig, SourceConfig
+from chmnet.training.sources import AnnotatedSource, PairSource
+from chmnet.training.synthetic import SyntheticSource, Texture
+
+PICTURE_ENDINGS = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff"}
+GENERATED = 20
+"""Textures that stand in where no folder of pictures is given."""
+HELD_OUT_SHARE = 0.1
+_SYNTHETIC_COUNT = 100
+
+logger = logging.getLogger(__name__)
+
+
+def open_sources(
+    configs: Sequence[SourceConfig],
+    root: Path | None,
+    seed: int,
+    augmentation: AugmentationConfig | None = None,
+) -> list[PairSource]:
+    """Read every source of a run.
+
+    Args:
+        configs: from the run's configuration.
+        root: the folder that holds the data sets, for sources without a path.
+        seed: of synthetic views; training and validation have different ones.
+        augmentation: for training pairs.
+
+    Raises:
+        InputError: a source cannot be read, or holds no pairs.
+    """
+    return [_open_source(config, root, [seed, number], augmentation) for number, config in enumerate(configs)]
+
+
+def _open_source(
+    config: SourceConfig, root: Path | None, seeds: list[int], augmentation: AugmentationConfig | None
+) -> PairSource:
+    if config.dataset == "synthetic":
+        return SyntheticSource(config, _pictures(config), int(np.random.default_rng(seeds).integers(2**31)))
+    if config.dataset == "list":
+        pairs = _listed_pairs(Path(config.path), root)
+    else:
+        pairs = _annotated_pairs(config, Path(config.path) if config.path else root)
+    if not pairs:
+        raise InputError(f"{config.dataset} has no pairs left for its split {config.split}")
+    return AnnotatedSource(config, pairs, augmentation or AugmentationConfig())
+
+
+def _listed_pairs(path: Path, root: Path | None) -> list[Pair]:
+    """The pairs of a list; where PF-PASCAL lies below the root, without those of its test list."""
+    root = _known_root(root, f"what {path.name} lists")
+    pairs = data.lists.read_list(path, root)
+    return without_test_pairs(pairs, root) if (root / data.pf_pascal.FOLDER).is_dir() else pairs
+
+
+def _known_root(root: Path | None, what: str) -> Path:
+    if root is None:
+        raise InputError(f"where is {what}? Name its folder with --root or CHMNET_DATA")
+    return root
+
+
+def _annotated_pairs(config: SourceConfig, root: Path | None) -> list[Pair]:
+    root = _known_root(root, config.dataset)
+    options: dict[str, object] = {}
+    if config.dataset in ("animal-pose", "coco"):
+        options = {"minimum_common": config.minimum_common, "maximum_pairs": config.maximum_pairs}
+    if config.dataset == "coco" and config.images != "all":
+        data.find_dataset("coco", root, config.split)
+        instances = data.coco.load_instances(root, config.split)
+        chosen = set(divide(sorted({str(one.path) for one in instances}), config.images))
+        kept = [one for one in instances if str(one.path) in chosen]
+        return make_pairs(kept, config.minimum_common, config.maximum_pairs)
+    if config.dataset == "spair-71k":
+        options = {"layout": config.layout}
+    pairs = data.load_pairs(config.dataset, root, config.split, **options)
+    if config.dataset == "pf-pascal" and config.split == "train":
+        return without_test_pairs(pairs, root)
+    if config.dataset == "pf-pascal" and config.split == "val":  # a third of it stands in the training list too
+        return data.deduplicate(pairs, data.training_pairs(root))
+    return pairs
+
+
+def without_test_pairs(pairs: list[Pair], root: Path) -> list[Pair]:
+    """Training pairs without those that PF-PASCAL's test list has too, in either order."""
+    listed = {data.image_names(pair) for pair in data.load_pairs("pf-pascal", root, "test")}
+    kept = data.deduplicate(pairs, listed)
+    logger.info("pf-pascal: %d of %d training pairs stand in the test list", len(pairs) - len(kept), len(pairs))
+    return kept
+
+
+def _pictures(config: SourceConfig) -> list[Picture | Texture]:
+    """The picture files of a folder, or generated textures; all of them, or one part of a fixed division."""
+    if not config.path:
+        return [Texture(int(number)) for number in divide([str(n) for n in range(GENERATED)], config.images)]
+    folder = Path(config.path)
+    if not folder.is_dir():
+        raise InputError(f"there is no folder {folder} with pictures for synthetic pairs")
+    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in PICTURE_ENDINGS)
+    if not files:
+        raise InputError(f"the folder {folder} holds no pictures; synthetic pairs need at least one")
+    return [Picture(name) for name in divide([str(file) for file in files], config.images)]
+
+
+def divide(names: list[str], part: str) -> list[str]:
+    """All names, or the nine tenths or the one tenth (at least one) of a division that never changes.
+
+    Example:
+        >>> divide(["a", "b", "c"], "held-out"), divide(["a", "b", "c"], "training")
+        (['c'], ['a', 'b'])
+    """
+    if part == "all":
+        return names
+    order = np.random.default_rng(0).permutation(len(names))
+    held_out = {names[index] for index in order[: max(1, round(HELD_OUT_SHARE * len(names)))]}
+    chosen = [name for name in names if (name in held_out) == (part == "held-out")]
+    if not chosen:
+        raise InputError(f"{len(names)} pictures cannot be divided into training and held-out ones")
+    return chosen
+
+
+def epoch_plan(sources: Sequence[PairSource], seed: int, epoch: int) -> list[tuple[int, int]]:
+    """The pairs of an epoch as (number of the source, number of the pair), in random order.
+
+    A source with a ``count`` draws that many, without repeats as long as it has enough; else each of its pairs
+    occurs ``weight`` times.
+    """
+    plan = []
+    for number, source in enumerate(sources):
+        generator = np.random.default_rng([seed, epoch, number])
+        count = source.config.count or (
+            _SYNTHETIC_COUNT if source.config.dataset == "synthetic" else round(source.config.weight * len(source))
+        )
+        rounds = [generator.permutation(len(source)) for _ in range(-(-count // len(source)))]
+        plan += [(number, int(index)) for index in np.concatenate([*rounds, np.zeros(0, int)])[:count]]
+    order = np.random.default_rng([seed, epoch]).permutation(len(plan))
+    return [plan[place] for place in order]
