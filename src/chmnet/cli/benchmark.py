@@ -12,6 +12,7 @@ from chmnet.cli.io import (
     Overwrite,
     check_ending,
     check_outputs,
+    option,
     parse_whole_numbers,
     print_table,
     save_figure,
@@ -39,47 +40,26 @@ TableRows = tuple[list[str], list[list[str]]]
 
 def benchmark(
     model: Annotated[
-        str,
-        typer.Option(
-            metavar="MODEL", help="paper, reference, a name from `chmnet models`, or a model file. Default: paper."
-        ),
+        str, option("MODEL", "paper, reference, a name from `chmnet models`, or a model file. Default: paper.")
     ] = "",
-    config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Configuration (.toml) to measure instead of a model.")
-    ] = None,
-    backbone: Annotated[str, typer.Option(metavar="NAME", help="Another backbone, with random weights.")] = "",
+    config: Annotated[Path | None, option("FILE", "Configuration (.toml) to measure instead of a model.")] = None,
+    backbone: Annotated[str, option("NAME", "Another backbone, with random weights.")] = "",
     change: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Change the configuration, such as correlation.scales=[1.0]; repeatable.",
-        ),
+        option("KEY=VALUE", "Change the configuration, such as correlation.scales=[1.0]; repeatable.", "--set"),
     ] = None,
     size: Annotated[
-        int,
-        typer.Option(
-            metavar="NUMBER", show_default=False, help="Height and width of the images. Default: the model's own."
-        ),
+        int, option("NUMBER", "Height and width of the images. Default: the model's own.", show_default=False)
     ] = 0,
-    sizes: Annotated[
-        str, typer.Option(metavar="NUMBERS", help="Image sizes for the part growth.")
-    ] = "120,240,360,480",
+    sizes: Annotated[str, option("NUMBERS", "Image sizes for the part growth.")] = "120,240,360,480",
     threads: Annotated[
-        int, typer.Option(metavar="NUMBER", show_default=False, help="Threads. Default: as many as torch chooses.")
+        int, option("NUMBER", "Threads. Default: as many as torch chooses.", show_default=False)
     ] = 0,
     device: Device = "cpu",
-    repeats: Annotated[
-        int, typer.Option(metavar="NUMBER", help="Runs of each measurement, after one warm-up run.")
-    ] = 9,
-    only: Annotated[
-        str,
-        typer.Option(metavar="NAMES", help="Some of convolution,head,training,pair,growth. Default: all."),
-    ] = "",
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write all numbers here as JSON.")
-    ] = None,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw stages and growth here (.png).")] = None,
+    repeats: Annotated[int, option("NUMBER", "Runs of each measurement, after one warm-up run.")] = 9,
+    only: Annotated[str, option("NAMES", "Some of convolution,head,training,pair,growth. Default: all.")] = "",
+    json_file: Annotated[Path | None, option("FILE", "Write all numbers here as JSON.", "--json")] = None,
+    plot: Annotated[Path | None, option("FILE", "Draw stages and growth here (.png).")] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Measure the time and memory of a model.

@@ -15,8 +15,10 @@ from chmnet.cli.io import (
     Device,
     Overwrite,
     Split,
+    argument,
     check_ending,
     check_outputs,
+    option,
     print_table,
     save_figure,
     track,
@@ -30,23 +32,17 @@ if TYPE_CHECKING:
 
 
 def calibrate(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Name from `chmnet models`, or a model file.")],
+    model: Annotated[str, argument("MODEL", "Name from `chmnet models`, or a model file.")],
     dataset: Dataset,
     root: DataRoot,
     split: Split = "val",
     option: DataOptions = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Write the calibrated model here. Default: measure and print."
-        ),
+        option("FILE", "Write the calibrated model here. Default: measure and print.", "--output", "-o"),
     ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw accuracy against confidence here (.png).")
-    ] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write the figures here as JSON.")
-    ] = None,
+    plot: Annotated[Path | None, option("FILE", "Draw accuracy against confidence here (.png).")] = None,
+    json_file: Annotated[Path | None, option("FILE", "Write the figures here as JSON.", "--json")] = None,
     backbone_weights: BackboneWeights = "",
     device: Device = "auto",
     overwrite: Overwrite = False,

@@ -5,25 +5,21 @@ from typing import Annotated
 
 import typer
 
-from chmnet.cli.io import Overwrite, check_outputs
+from chmnet.cli.io import Overwrite, argument, check_outputs, option
 from chmnet.errors import InputError
 
 
 def convert(
     checkpoint: Annotated[
-        Path,
-        typer.Argument(
-            metavar="CHECKPOINT",
-            help="A checkpoint of the paper's authors (.pt), or a model file (.safetensors).",
-        ),
+        Path, argument("CHECKPOINT", "A checkpoint of the paper's authors (.pt), or a model file (.safetensors).")
     ],
-    output: Annotated[Path, typer.Argument(metavar="OUTPUT", help="Model file to write (.safetensors).")],
+    output: Annotated[Path, argument("OUTPUT", "Model file to write (.safetensors).")],
     half: Annotated[bool, typer.Option("--half", help="Store weights in half precision.")] = False,
     without_backbone: Annotated[
         str,
-        typer.Option(
-            metavar="ORIGIN",
-            help="Leave the backbone out of a model file; note where its weights come from: `package` for "
+        option(
+            "ORIGIN",
+            "Leave the backbone out of a model file; note where its weights come from: `package` for "
             "that of the default backbone, else a name for people to read.",
         ),
     ] = "",

@@ -15,7 +15,9 @@ from chmnet.cli.io import (
     Device,
     Overwrite,
     Split,
+    argument,
     check_outputs,
+    option,
     print_table,
     track,
     write_json,
@@ -31,7 +33,7 @@ PROBLEMS_SHOWN = 50
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help=DATASETS)]
+Name = Annotated[str, argument("NAME", DATASETS)]
 
 
 @app.callback()
@@ -45,9 +47,7 @@ def summary(
     root: DataRoot,
     split: Split = "test",
     option: DataOptions = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write counts and problems here as JSON.")
-    ] = None,
+    json_file: Annotated[Path | None, option("FILE", "Write counts and problems here as JSON.", "--json")] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Count and check the files of a data set.
@@ -75,7 +75,7 @@ def summary(
 def list_pairs(
     name: Name,
     root: DataRoot,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Write the list here (.json).")],
+    output: Annotated[Path, option("FILE", "Write the list here (.json).", "--output", "-o")],
     split: Split = "test",
     option: DataOptions = None,
     overwrite: Overwrite = False,
@@ -100,31 +100,29 @@ def list_pairs(
 def label(
     name: Name,
     root: DataRoot,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="Write the list of pairs here (.json).")
-    ],
-    split: Annotated[str, typer.Option(metavar="NAME", help="train or val.")] = "train",
+    output: Annotated[Path, option("FILE", "Write the list of pairs here (.json).", "--output", "-o")],
+    split: Annotated[str, option("NAME", "train or val.")] = "train",
     model: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="MODEL[@SIDE]",
-            help="Name or file of a model, and the side in pixels to resize pictures to; repeatable. "
+        option(
+            "MODEL[@SIDE]",
+            "Name or file of a model, and the side in pixels to resize pictures to; repeatable. "
             "Default: chmnet-lite and chmnet-lite@320.",
         ),
     ] = None,
     draw: Annotated[
         int,
-        typer.Option(
+        option(
+            "NUMBER",
+            "Label this many random pairs instead: two listed pictures of one category, not in any list.",
             min=0,
-            metavar="NUMBER",
             show_default=False,
-            help="Label this many random pairs instead: two listed pictures of one category, not in any list.",
         ),
     ] = 0,
     minimum_confidence: Annotated[
-        float, typer.Option(metavar="NUMBER", help="Confidence that a match needs to become a keypoint, 0 to 1.")
+        float, option("NUMBER", "Confidence that a match needs to become a keypoint, 0 to 1.")
     ] = 0.8,
-    points: Annotated[int, typer.Option(metavar="NUMBER", help="Most keypoints of a pair.")] = 32,
+    points: Annotated[int, option("NUMBER", "Most keypoints of a pair.")] = 32,
     device: Device = "auto",
     overwrite: Overwrite = False,
 ) -> None:

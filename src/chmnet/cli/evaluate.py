@@ -16,6 +16,7 @@ from chmnet.cli.io import (
     Split,
     check_ending,
     check_outputs,
+    option,
     print_table,
     track,
     write_json,
@@ -34,42 +35,32 @@ def evaluate(
     split: Split = "test",
     option: DataOptions = None,
     pair_list: Annotated[
-        Path | None,
-        typer.Option("--pairs", metavar="FILE", help="Only the pairs of a list from `chmnet data list`."),
+        Path | None, option("FILE", "Only the pairs of a list from `chmnet data list`.", "--pairs")
     ] = None,
     model: ModelName = "",
-    backbone: Annotated[
-        str, typer.Option(metavar="NAME", help="Another backbone for a model without training.")
-    ] = "",
-    backbone_weights: Annotated[
-        str, typer.Option(metavar="FILE", help="Its weights: a file, `package` or `published`.")
-    ] = "",
+    backbone: Annotated[str, option("NAME", "Another backbone for a model without training.")] = "",
+    backbone_weights: Annotated[str, option("FILE", "Its weights: a file, `package` or `published`.")] = "",
     change: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Change a model without training, such as output.mutual_filter=true; repeatable.",
+        option(
+            "KEY=VALUE", "Change a model without training, such as output.mutual_filter=true; repeatable.", "--set"
         ),
     ] = None,
-    space: Annotated[str, typer.Option(metavar="NAME", help="Pixels of pictures: resized or original.")] = "",
-    threshold: Annotated[str, typer.Option(metavar="NAME", help="img, bbox, bbox-kp or bbox-legacy.")] = "",
-    average: Annotated[str, typer.Option(metavar="NAME", help="Mean over pair, keypoint or class.")] = "",
-    alpha: Annotated[list[float] | None, typer.Option(metavar="NUMBER", help="Tolerance; repeatable.")] = None,
+    space: Annotated[str, option("NAME", "Pixels of pictures: resized or original.")] = "",
+    threshold: Annotated[str, option("NAME", "img, bbox, bbox-kp or bbox-legacy.")] = "",
+    average: Annotated[str, option("NAME", "Mean over pair, keypoint or class.")] = "",
+    alpha: Annotated[list[float] | None, option("NUMBER", "Tolerance; repeatable.")] = None,
     deduplicate: Annotated[
         bool, typer.Option("--deduplicate", help="Leave out PF-PASCAL pairs that are also in its training list.")
     ] = False,
     clutter: Annotated[
         bool, typer.Option("--clutter", help="Measure robustness to clutter; needs boxes or masks.")
     ] = False,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write the result here as JSON.")
-    ] = None,
+    json_file: Annotated[Path | None, option("FILE", "Write the result here as JSON.", "--json")] = None,
     predictions: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Keep predictions here; a complete file is scored without the model."),
+        Path | None, option("FILE", "Keep predictions here; a complete file is scored without the model.")
     ] = None,
-    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report here (.html, .md).")] = None,
+    report: Annotated[Path | None, option("FILE", "Write a report here (.html, .md).")] = None,
     device: Device = "auto",
     overwrite: Overwrite = False,
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from chmnet.cli.io import Device, Overwrite, parse_whole_numbers, track
+from chmnet.cli.io import Device, Overwrite, argument, option, parse_whole_numbers, track
 from chmnet.errors import InputError
 from chmnet.experiments import MODULES
 
@@ -17,28 +17,23 @@ NAMES = tuple(MODULES)
 
 
 def experiment(
-    name: Annotated[str, typer.Argument(metavar="NAME", help=f"{', '.join(NAMES)}; or all.")],
+    name: Annotated[str, argument("NAME", f"{', '.join(NAMES)}; or all.")],
     output: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", metavar="FOLDER", help="Folder for tables, pictures, trained models and predictions."
-        ),
+        Path, option("FOLDER", "Folder for tables, pictures, trained models and predictions.", "--output", "-o")
     ],
     root: Annotated[
-        Path | None,
-        typer.Option(envvar=ROOT, metavar="FOLDER", help="Folder with PF-PASCAL, PF-WILLOW and AnimalPose_VOC."),
+        Path | None, option("FOLDER", "Folder with PF-PASCAL, PF-WILLOW and AnimalPose_VOC.", envvar=ROOT)
     ] = None,
     quick: Annotated[
         bool,
         typer.Option("--quick", help="Quick mode: seconds on a small synthetic set; the numbers mean nothing."),
     ] = False,
     resnet50: Annotated[
-        str,
-        typer.Option(metavar="FILE", help="Weights of ResNet-50; without them, models on ResNet-50 are left out."),
+        str, option("FILE", "Weights of ResNet-50; without them, models on ResNet-50 are left out.")
     ] = "",
-    examples: Annotated[Path, typer.Option(metavar="FOLDER", help="Example pictures.")] = Path("examples"),
+    examples: Annotated[Path, option("FOLDER", "Example pictures.")] = Path("examples"),
     channels: Annotated[
-        str, typer.Option(metavar="NUMBERS", help="Numbers of channels to compare; the paper has 1,2,4,8,16.")
+        str, option("NUMBERS", "Numbers of channels to compare; the paper has 1,2,4,8,16.")
     ] = "1,4,16",
     device: Device = "auto",
     overwrite: Overwrite = False,

@@ -34,35 +34,32 @@ def _check_device(name: str) -> str:
     return name
 
 
+def option(metavar: str, text: str, *names: str, **settings: Any) -> Any:
+    """An option of a command; its help shows ``metavar`` in the place of its value."""
+    return typer.Option(*names, metavar=metavar, help=text, **settings)
+
+
+def argument(metavar: str, text: str) -> Any:
+    """An argument of a command, which its help calls ``metavar``."""
+    return typer.Argument(metavar=metavar, help=text)
+
+
 DATASETS = "pf-willow, pf-pascal, spair-71k, animal-pose or coco."
 
-ModelName = Annotated[
-    str,
-    typer.Option(metavar="MODEL", help="Name from `chmnet models`, or a model file. Default: chmnet-lite."),
-]
+ModelName = Annotated[str, option("MODEL", "Name from `chmnet models`, or a model file. Default: chmnet-lite.")]
 BackboneWeights = Annotated[
-    str,
-    typer.Option(metavar="FILE", help="Backbone weights for a model without them: a file, or `published`."),
+    str, option("FILE", "Backbone weights for a model without them: a file, or `published`.")
 ]
 Device = Annotated[
-    str,
-    typer.Option(
-        metavar="DEVICE",
-        callback=_check_device,
-        help="Device that runs the network: auto, cpu, cuda, cuda:1 or mps.",
-    ),
+    str, option("DEVICE", "Device that runs the network: auto, cpu, cuda, cuda:1 or mps.", callback=_check_device)
 ]
-Dataset = Annotated[str, typer.Option(metavar="NAME", help=DATASETS)]
+Dataset = Annotated[str, option("NAME", DATASETS)]
 DataRoot = Annotated[
-    Path,
-    typer.Option(
-        metavar="FOLDER", help="Folder with PF-WILLOW, PF-PASCAL …; for coco, the one with annotations.json."
-    ),
+    Path, option("FOLDER", "Folder with PF-WILLOW, PF-PASCAL …; for coco, the one with annotations.json.")
 ]
-Split = Annotated[str, typer.Option(metavar="NAME", help="train, val or test.")]
+Split = Annotated[str, option("NAME", "train, val or test.")]
 DataOptions = Annotated[
-    list[str] | None,
-    typer.Option(metavar="KEY=VALUE", help="Option of the data set, such as maximum_pairs=200; repeatable."),
+    list[str] | None, option("KEY=VALUE", "Option of the data set, such as maximum_pairs=200; repeatable.")
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that exist.")]
 

@@ -5,12 +5,20 @@ from typing import Annotated
 
 import typer
 
-from chmnet.cli.io import BackboneWeights, Overwrite, check_picture_name, save_picture, whole_outputs
+from chmnet.cli.io import (
+    BackboneWeights,
+    Overwrite,
+    argument,
+    check_picture_name,
+    option,
+    save_picture,
+    whole_outputs,
+)
 
 
 def kernels(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Name from `chmnet models`, or a model file.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Picture to write (.png, .jpg).")],
+    model: Annotated[str, argument("MODEL", "Name from `chmnet models`, or a model file.")],
+    output: Annotated[Path, option("FILE", "Picture to write (.png, .jpg).", "--output", "-o")],
     backbone_weights: BackboneWeights = "",
     overwrite: Overwrite = False,
 ) -> None:

@@ -13,8 +13,10 @@ from chmnet.cli.io import (
     ModelName,
     Overwrite,
     Rows,
+    argument,
     check_inside,
     check_picture_name,
+    option,
     parse_points,
     print_table,
     read_points,
@@ -31,39 +33,30 @@ COLUMNS = ("source_x", "source_y", "target_x", "target_y", "confidence")
 
 
 def match(
-    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="Picture whose points are known.")],
-    target: Annotated[Path, typer.Argument(metavar="TARGET", help="Picture to find them in.")],
+    source: Annotated[Path, argument("SOURCE", "Picture whose points are known.")],
+    target: Annotated[Path, argument("TARGET", "Picture to find them in.")],
     points: Annotated[
         str,
-        typer.Option(
-            metavar="TEXT",
-            help='Points of the source in pixels: "x,y x,y …". Default: twelve confident matches, far apart.',
+        option(
+            "TEXT", 'Points of the source in pixels: "x,y x,y …". Default: twelve confident matches, far apart.'
         ),
     ] = "",
     points_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="File with points: x,y on each line, or a JSON list [[x, y], …]."),
+        Path | None, option("FILE", "File with points: x,y on each line, or a JSON list [[x, y], …].")
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Draw the matches here (.png, .jpg).")
-    ] = None,
+    output: Annotated[Path | None, option("FILE", "Draw the matches here (.png, .jpg).", "--output", "-o")] = None,
     json_file: Annotated[
-        Path | None,
-        typer.Option("--json", metavar="FILE", help="Write the matches here as JSON; `-` is standard output."),
+        Path | None, option("FILE", "Write the matches here as JSON; `-` is standard output.", "--json")
     ] = None,
     flow: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the displacement of every pixel: .flo, or .npz with confidence."),
+        Path | None, option("FILE", "Write the displacement of every pixel: .flo, or .npz with confidence.")
     ] = None,
-    warp: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the source warped onto the target (.png, .jpg).")
-    ] = None,
+    warp: Annotated[Path | None, option("FILE", "Write the source warped onto the target (.png, .jpg).")] = None,
     model: ModelName = "",
     backbone_weights: BackboneWeights = "",
     device: Device = "auto",
     memory_mb: Annotated[
-        float | None,
-        typer.Option(min=1, metavar="NUMBER", help="Memory limit in MB, beside the model. Default: none."),
+        float | None, option("NUMBER", "Memory limit in MB, beside the model. Default: none.", min=1)
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:

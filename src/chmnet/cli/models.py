@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from chmnet.cli.io import Overwrite, check_outputs, write_json
+from chmnet.cli.io import Overwrite, check_outputs, option, write_json
 
 if TYPE_CHECKING:
     from chmnet.weights import KnownModel
@@ -13,10 +13,7 @@ if TYPE_CHECKING:
 
 def models(
     json_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--json", metavar="FILE", help="Write their configurations and notes here; `-` is standard output."
-        ),
+        Path | None, option("FILE", "Write their configurations and notes here; `-` is standard output.", "--json")
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:

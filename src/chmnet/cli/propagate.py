@@ -12,8 +12,10 @@ from chmnet.cli.io import (
     Device,
     ModelName,
     Overwrite,
+    argument,
     check_outputs,
     check_picture_name,
+    option,
     print_table,
     save_picture,
     track,
@@ -30,34 +32,25 @@ if TYPE_CHECKING:
 
 
 def propagate(
-    labels: Annotated[
-        Path, typer.Argument(metavar="LABELS.json", help="COCO keypoints (JSON) of one or several pictures.")
-    ],
+    labels: Annotated[Path, argument("LABELS.json", "COCO keypoints (JSON) of one or several pictures.")],
     pictures: Annotated[
-        list[Path],
-        typer.Argument(metavar="IMAGES", help="Pictures, or folders of pictures, to find the keypoints in."),
+        list[Path], argument("IMAGES", "Pictures, or folders of pictures, to find the keypoints in.")
     ],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="COCO keypoints to write (.json).")
-    ],
+    output: Annotated[Path, option("FILE", "COCO keypoints to write (.json).", "--output", "-o")],
     images_root: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FOLDER", help="Folder of the annotated pictures. Default: beside LABELS.json, or in images/."
-        ),
+        option("FOLDER", "Folder of the annotated pictures. Default: beside LABELS.json, or in images/."),
     ] = None,
     category: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Only this category; repeatable. Default: all categories."),
+        list[str] | None, option("NAME", "Only this category; repeatable. Default: all categories.")
     ] = None,
     model: ModelName = "",
     backbone_weights: BackboneWeights = "",
     minimum_confidence: Annotated[
-        float,
-        typer.Option(metavar="NUMBER", help="Less confident keypoints are marked for review: v = 1."),
+        float, option("NUMBER", "Less confident keypoints are marked for review: v = 1.")
     ] = CONFIDENCE_THRESHOLD,
     contact_sheet: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the least confident results here (.png, .jpg).")
+        Path | None, option("FILE", "Draw the least confident results here (.png, .jpg).")
     ] = None,
     include_sources: Annotated[
         bool, typer.Option("--include-sources", help="Put the annotated pictures into the output, too.")

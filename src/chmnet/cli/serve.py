@@ -7,37 +7,27 @@ from typing import Annotated
 
 import typer
 
-from chmnet.cli.io import Device
+from chmnet.cli.io import Device, option
 from chmnet.errors import InputError
 
 
 def serve(
     host: Annotated[
-        str,
-        typer.Option(metavar="ADDRESS", help="Address to listen on; 0.0.0.0 is reachable from other machines."),
+        str, option("ADDRESS", "Address to listen on; 0.0.0.0 is reachable from other machines.")
     ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, metavar="NUMBER", help="Port to listen on; 0 is any free one.")
-    ] = 8000,
+    port: Annotated[int, option("NUMBER", "Port to listen on; 0 is any free one.", min=0, max=65535)] = 8000,
     allow_host: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Another host name under which the page may be opened; repeatable."),
+        list[str] | None, option("NAME", "Another host name under which the page may be opened; repeatable.")
     ] = None,
-    model: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="Model file to offer on the page; repeatable.")
-    ] = None,
+    model: Annotated[list[Path] | None, option("FILE", "Model file to offer on the page; repeatable.")] = None,
     examples: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Example pictures. Default: those of the repository, if it is there."),
+        Path | None, option("FOLDER", "Example pictures. Default: those of the repository, if it is there.")
     ] = None,
-    queue: Annotated[
-        int, typer.Option(min=1, metavar="NUMBER", help="Requests that may wait; more get HTTP 503.")
-    ] = 32,
+    queue: Annotated[int, option("NUMBER", "Requests that may wait; more get HTTP 503.", min=1)] = 32,
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
     device: Device = "auto",
     session_minutes: Annotated[
-        float,
-        typer.Option(min=0.1, metavar="NUMBER", help="Delete a session's pictures after this idle time."),
+        float, option("NUMBER", "Delete a session's pictures after this idle time.", min=0.1)
     ] = 30,
 ) -> None:
     """Serve the web page and the HTTP API.

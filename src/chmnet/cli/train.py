@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chmnet.cli.changes import parse_changes
-from chmnet.cli.io import Device, TrainingProgress
+from chmnet.cli.io import Device, TrainingProgress, argument, option
 from chmnet.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
@@ -16,32 +16,20 @@ if TYPE_CHECKING:
 
 def train(
     config: Annotated[
-        Path | None,
-        typer.Argument(metavar="CONFIG", help="Configuration of the run (.toml); see the folder configs."),
+        Path | None, argument("CONFIG", "Configuration of the run (.toml); see the folder configs.")
     ] = None,
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FOLDER", help="Folder of the run: models, log, curve, checkpoint."
-        ),
+        Path | None, option("FOLDER", "Folder of the run: models, log, curve, checkpoint.", "--output", "-o")
     ] = None,
     change: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Change the configuration: epochs=5, model.channels=4; repeatable.",
-        ),
+        option("KEY=VALUE", "Change the configuration: epochs=5, model.channels=4; repeatable.", "--set"),
     ] = None,
     resume: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Resume the run of this folder; needs no configuration."),
+        Path | None, option("FOLDER", "Resume the run of this folder; needs no configuration.")
     ] = None,
     root: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="CHMNET_DATA", metavar="FOLDER", help="Folder with PF-PASCAL, AnimalPose_VOC and so on."
-        ),
+        Path | None, option("FOLDER", "Folder with PF-PASCAL, AnimalPose_VOC and so on.", envvar="CHMNET_DATA")
     ] = None,
     device: Device = "auto",
 ) -> None:

@@ -4,15 +4,15 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from chmnet.cli.io import (
     BackboneWeights,
     Device,
     ModelName,
     Overwrite,
+    argument,
     check_ending,
     check_picture_name,
+    option,
     save_picture,
     whole_outputs,
 )
@@ -26,20 +26,15 @@ class Method(str, Enum):
 
 
 def warp(
-    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="Picture to warp.")],
-    target: Annotated[Path, typer.Argument(metavar="TARGET", help="Picture whose shape it takes.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Write the warped picture here.")],
+    source: Annotated[Path, argument("SOURCE", "Picture to warp.")],
+    target: Annotated[Path, argument("TARGET", "Picture whose shape it takes.")],
+    output: Annotated[Path, option("FILE", "Write the warped picture here.", "--output", "-o")],
     method: Annotated[
-        Method,
-        typer.Option(metavar="NAME", help="flow: each pixel follows its match; tps: one thin-plate spline."),
+        Method, option("NAME", "flow: each pixel follows its match; tps: one thin-plate spline.")
     ] = Method.flow,
-    blend: Annotated[
-        float,
-        typer.Option(min=0, max=1, metavar="NUMBER", help="Weight of the warped picture over the target."),
-    ] = 1.0,
+    blend: Annotated[float, option("NUMBER", "Weight of the warped picture over the target.", min=0, max=1)] = 1.0,
     animate: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write a GIF that turns the target into the warped picture and back."),
+        Path | None, option("FILE", "Write a GIF that turns the target into the warped picture and back.")
     ] = None,
     model: ModelName = "",
     backbone_weights: BackboneWeights = "",
