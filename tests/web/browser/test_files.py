@@ -102,7 +102,7 @@ def test_a_server_that_restarts(browser: Any) -> None:
     assert re.search(r"confidence \d+ %", person.page.locator("#reading").inner_text())
     person.page.click("#swap")
     person.wait("!document.getElementById('notice').hidden")
-    assert "server does not answer" in person.notice()
+    assert "server does not respond" in person.notice()
     with running_server(port=port):
         person.page.click("#swap")  # the new server has never seen these pictures
         person.wait("chmnet.view.pair")
