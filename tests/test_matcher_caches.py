@@ -78,7 +78,6 @@ def test_eight_threads_share_features_on_disk(pictures: list[Path], expected: li
             torch.testing.assert_close(one[0], other[0], rtol=0, atol=1e-5 * other[0].abs().max().item())
 
 
-@pytest.mark.xfail(strict=True, reason="features from disk are laid out otherwise: 7e-7 of the scores, not 0")
 def test_features_from_disk_give_the_same_numbers(
     pictures: list[Path], expected: list[list[torch.Tensor]]
 ) -> None:

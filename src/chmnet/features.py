@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Generic, TypeVar, cast
+from typing import IO, Any, Generic, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -132,6 +132,17 @@ Value = TypeVar("Value")
 """Features, a tensor, or (where nothing goes to disk) anything that says its ``nbytes``."""
 
 
+class _Stored(NamedTuple):
+    """A value whose numbers are in the file."""
+
+    shell: Features | None
+    """All but the numbers; ``None``: it is a tensor."""
+    dtype: torch.dtype
+    device: torch.device
+    places: list[tuple[int, torch.Size, list[int]]]
+    """Of each tensor: where it begins, its shape there, and which axes these are."""
+
+
 class FeatureCache(Generic[Value]):
     """Values that are computed once: in memory, the least recently used first pushed out to a temporary file.
 
@@ -163,7 +174,7 @@ class FeatureCache(Generic[Value]):
         self.nbytes = 0
         """Memory that is in use."""
         self._kept: OrderedDict[tuple[str, Hashable], Value] = OrderedDict()
-        self._places: dict[tuple[str, Hashable], tuple[Value, list[tuple[int, torch.Size, torch.dtype]]]] = {}
+        self._places: dict[tuple[str, Hashable], _Stored] = {}
         self._file: IO[bytes] | None = None
         self._lock = threading.Lock()
         self._process = os.getpid()
@@ -207,22 +218,20 @@ class FeatureCache(Generic[Value]):
         if known is not None:
             return known
         value = compute()
-        with self._lock:
+        with self._locked():
             self.computed += 1
         return self.put(key, value, owner)
 
     def find(self, key: Hashable, owner: str = "") -> Value | None:
         """The value of a key, if it is known."""
-        if self._process != os.getpid():  # a forked process must not write into its parent's file
-            self._begin()
-        with self._lock:
+        with self._locked():
             if (owner, key) in self._kept:
                 self._kept.move_to_end((owner, key))
                 return self._kept[owner, key]
             place = self._places.get((owner, key))
             if place is None:
                 return None
-            value = self._read(*place)
+            value = self._read(place)
             self._keep((owner, key), value)
             return value
 
@@ -230,18 +239,24 @@ class FeatureCache(Generic[Value]):
         """Keep a value, and give it back as it is kept."""
         if self.dtype is not None:
             value = cast(Any, value).to(self.dtype)
-        with self._lock:
+        with self._locked():
             self._places.pop((owner, key), None)
             self._keep((owner, key), value)
         return value
 
     def drop(self, owner: str) -> None:
         """Forget everything of one owner at once."""
-        with self._lock:
+        with self._locked():
             for key in [key for key in self._kept if key[0] == owner]:
                 self.nbytes -= cast(Any, self._kept.pop(key)).nbytes
             for key in [key for key in self._places if key[0] == owner]:
                 del self._places[key]
+
+    def _locked(self) -> threading.Lock:
+        """The lock. A forked process begins anew: it must neither write into its parent's file nor wait for it."""
+        if self._process != os.getpid():
+            self._begin()
+        return self._lock
 
     def _keep(self, key: tuple[str, Hashable], value: Value) -> None:
         if key in self._kept:
@@ -254,31 +269,32 @@ class FeatureCache(Generic[Value]):
             if self.disk and oldest not in self._places:
                 self._places[oldest] = self._write(pushed_out)
 
-    def _write(self, value: Value) -> tuple[Value, list[tuple[int, torch.Size, torch.dtype]]]:
-        """Put the numbers of a value into the file; what is left of it in memory has none."""
+    def _write(self, value: Value) -> _Stored:
+        """Put the numbers of a value into the file, in the order in which they lie in memory."""
         tensors = value.levels if isinstance(value, Features) else (cast(Tensor, value),)
         places = []
         try:
             if self._file is None:
                 self._file = tempfile.TemporaryFile(prefix="chmnet-features-")  # noqa: SIM115 (see close)
             for tensor in tensors:
-                places.append((self._file.seek(0, os.SEEK_END), tensor.shape, tensor.dtype))
-                self._file.write(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+                axes = sorted(range(tensor.dim()), key=lambda axis, tensor=tensor: -tensor.stride(axis))
+                packed = tensor.detach().permute(axes).contiguous().cpu()
+                places.append((self._file.seek(0, os.SEEK_END), packed.shape, axes))
+                self._file.write(packed.view(torch.uint8).numpy().tobytes())
             self._file.flush()
         except OSError as error:
             raise InputError(
                 f"cannot keep features in the temporary folder {tempfile.gettempdir()}: {error.strerror}; "
                 "free space there, or allow more memory"
             ) from None
-        device = tensors[0].device
-        empty = replace(value, levels=(torch.empty(0, device=device),)) if isinstance(value, Features) else None
-        return cast(Value, torch.empty(0, device=device) if empty is None else empty), places
+        shell = replace(value, levels=()) if isinstance(value, Features) else None
+        return _Stored(shell, tensors[0].dtype, tensors[0].device, places)
 
-    def _read(self, empty: Value, places: list[tuple[int, torch.Size, torch.dtype]]) -> Value:
+    def _read(self, stored: _Stored) -> Value:
         assert self._file is not None, "a place without a file"
-        device = empty.levels[0].device if isinstance(empty, Features) else cast(Tensor, empty).device
         tensors = []
-        for place, shape, dtype in places:
-            numbers = bytearray(os.pread(self._file.fileno(), shape.numel() * dtype.itemsize, place))
-            tensors.append(torch.frombuffer(numbers, dtype=dtype).view(shape).to(device))
-        return cast(Value, replace(empty, levels=tuple(tensors)) if isinstance(empty, Features) else tensors[0])
+        for place, shape, axes in stored.places:
+            numbers = bytearray(os.pread(self._file.fileno(), shape.numel() * stored.dtype.itemsize, place))
+            packed = torch.frombuffer(numbers, dtype=stored.dtype).view(shape).to(stored.device)
+            tensors.append(packed.permute(sorted(range(len(axes)), key=axes.__getitem__)))
+        return cast(Value, tensors[0] if stored.shell is None else replace(stored.shell, levels=tuple(tensors)))

@@ -71,9 +71,12 @@ class MatchingHead(nn.Module):
             scale = matching.scale_window if self.over_scales else None
             window, channels = matching.spatial_window, matching.channels
             first = HoughMatching(window, scale, matching.first_sharing, 1, channels, backend=backend)
+            first.reset_parameters()  # drawn a second time, as in version 0.1: a seed gives the same network
             if not matching.last_layer:
                 return first, nn.Identity()
-            return first, HoughMatching(window, None, matching.last_sharing, channels, 1, backend=backend)
+            last = HoughMatching(window, None, matching.last_sharing, channels, 1, backend=backend)
+            last.reset_parameters()
+            return first, last
         if isinstance(matching, RegularisedHoughConfig):
             last = RegularisedHoughMatching() if matching.last_layer else nn.Identity()
             return RegularisedHoughMatching(), last

@@ -31,7 +31,7 @@ def build_model(config: TrainingConfig) -> CHMNet:
         if config.initialisation == "reference":
             for layer in (model.head.first, model.head.last):
                 if isinstance(layer, HoughMatching) and layer.scale is None:
-                    layer.reset_parameters(scaled=False)
+                    layer.weight.data /= layer.count
     if config.frozen:
         for backbone in (model.backbone, model.target_backbone):
             if backbone is not None:
