@@ -73,11 +73,11 @@ class Batches:
         Args:
             plan: all pairs in their order.
             epoch: with the seed and a pair's place it decides the pair's random changes.
-            batch_size: pairs of a whole batch.
+            batch_size: pairs of a batch, over all shares.
             parts: how many shares a batch has.
             part: which of them.
             first: number of the first batch.
-            whole: leave out a last batch that is not full.
+            whole: leave out a last batch that is smaller.
         """
         end = len(plan) // batch_size * batch_size if whole else len(plan)
         for start in range(first * batch_size, end, batch_size):

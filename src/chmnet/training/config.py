@@ -87,7 +87,7 @@ class AugmentationConfig(TomlConfig):
 
 @dataclass(frozen=True)
 class TrainingConfig(TomlConfig):
-    """A whole run. The defaults are the paper's: Adam, 1e-3 and 1e-5, batches of 16, PF-PASCAL."""
+    """A training run. The defaults are the paper's: Adam, 1e-3 and 1e-5, batches of 16, PF-PASCAL."""
 
     preset: Literal["paper", "reference"] = "paper"
     """The model configuration that ``model`` changes. Instead of it, a file may say ``base``: a name of
@@ -197,7 +197,9 @@ class TrainingConfig(TomlConfig):
             if data.get("preset") == "reference":
                 data = {"loss": "squared-distance", "initialisation": "reference", **data}
         elif isinstance(data, dict) and "base" in data:
-            raise ConfigError("base decides the whole model: write it into the training file, or set init instead")
+            raise ConfigError(
+                "base chooses the model's configuration: write it into the training file, or set init instead"
+            )
         return super().from_dict(data, where)
 
     def without_folders(self) -> dict[str, Any]:

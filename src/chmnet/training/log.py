@@ -22,8 +22,8 @@ class RunLog:
 
     Args:
         folder: of the run.
-        last: where a run goes on: its last step, and that of its last validation. Later lines are what an
-            interrupted run lost, and are taken out; ``None``: a new run.
+        last: of a resumed run, its last step and that of its last validation. Later lines are what the
+            interruption lost, and are removed; ``None``: a new run.
     """
 
     def __init__(self, folder: Path, last: tuple[int, int] | None = None) -> None:
@@ -57,7 +57,7 @@ class RunLog:
             return
         try:
             self._board.add_scalar(name, value, step)
-        except OSError as error:  # the JSON lines hold the same: the run goes on
+        except OSError as error:  # the JSON lines hold the same, so the run continues
             self._board = None
             logger.warning("TensorBoard cannot write to %s any more: %s", self.folder, error.strerror)
 
@@ -82,7 +82,7 @@ class RunLog:
 
 
 def read_log(path: Path) -> list[Record]:
-    """The whole lines of a log; a last line that a kill cut off is left out."""
+    """The complete lines of a log; a last line that was cut off is left out."""
     records = []
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
