@@ -1,7 +1,7 @@
 // Keypoints in COCO's format, as `chmnet propagate` writes it: one category, one annotation a picture. It is made here,
 // not by the server: names of files never leave the page.
 
-export const CONFIDENT = 0.5;
+export const CONFIDENCE_THRESHOLD = 0.5;
 
 const rounded = (digits) => (value) => Math.round(value * 10 ** digits) / 10 ** digits;
 const pixel = rounded(3), share = rounded(4);
@@ -13,7 +13,7 @@ const DESCRIPTION = "v = 2: placed, corrected or reviewed by a person, or keypoi
 export function cocoOf(items, names, { model, description = "Keypoints labelled with chmnet." }) {
   const labelled = items.filter((item) => item.points.some(Boolean));
   const document = {
-    info: { description: `${description} ${DESCRIPTION}`, model, minimum_confidence: CONFIDENT },
+    info: { description: `${description} ${DESCRIPTION}`, model, minimum_confidence: CONFIDENCE_THRESHOLD },
     licenses: [],
     images: labelled.map(({ picture }, index) => ({ id: index + 1, file_name: picture.name, width: picture.width, height: picture.height })),
     annotations: labelled.map((item, index) => ({ id: index + 1, image_id: index + 1, category_id: 1, ...describe(item, names) })),

@@ -1,5 +1,5 @@
 // Points and pictures as files.
-import { cocoOf, CONFIDENT } from "./coco.js";
+import { cocoOf, CONFIDENCE_THRESHOLD } from "./coco.js";
 
 export function download(content, name, type) {
   const link = document.createElement("a");
@@ -23,7 +23,7 @@ export function toCsv(points) {
 export function toCoco(source, target, points, model) {
   const items = [
     { picture: source, points: points.map((point) => ({ ...point.source, confidence: 1 })), reviewed: true },
-    { picture: target, points: points.map((point) => ({ ...point.target, confidence: point.confidence, corrected: point.corrected, doubtful: point.confidence < CONFIDENT })) },
+    { picture: target, points: points.map((point) => ({ ...point.target, confidence: point.confidence, corrected: point.corrected, doubtful: point.confidence < CONFIDENCE_THRESHOLD })) },
   ];
   return cocoOf(items, points.map((_, index) => `point ${index + 1}`), { model, description: "Keypoints of one picture, found by chmnet in another." });
 }
