@@ -40,14 +40,11 @@ def pack_result(result: MatchResult, **facts: Any) -> bytes:
         **facts: further entries of the header.
 
     Example:
-        >>> import torch
-        >>> from chmnet.config import TransferConfig
-        >>> from chmnet.pictures import Picture, View
-        >>> views = [View(Picture(None, size)) for size in ((10, 10), (20, 20))]
-        >>> result = MatchResult(torch.eye(4).view(1, 1, 2, 2, 2, 2), *views, TransferConfig())
+        >>> from chmnet.matcher import match
+        >>> result = match(Image.radial_gradient("L"), Image.radial_gradient("L"), model="nearest-neighbour")
         >>> header, blocks = unpack(pack_result(result, model="example"))
-        >>> header["model"], blocks["likelihood"].tolist()[0]
-        ('example', [255, 239, 239, 239])
+        >>> header["model"], blocks["likelihood"].shape, int(blocks["likelihood"].max())
+        ('example', (900, 900), 255)
     """
     blocks = {
         "positions": result.forward.positions.float().cpu().numpy(),
