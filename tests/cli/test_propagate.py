@@ -194,7 +194,7 @@ def _interrupt(model_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("chmnet.cli.propagate.track", stop_after_three)
+        patch.setattr("chmnet.cli.io.track", stop_after_three)
         assert run(model_file).exit_code == 130
     assert Path("out.json.partial").read_text().count("\n") == 4
 

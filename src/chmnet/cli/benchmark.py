@@ -6,19 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from chmnet.cli import io
 from chmnet.cli.changes import describe_changes, parse_changes
-from chmnet.cli.io import (
-    Device,
-    Overwrite,
-    check_ending,
-    check_outputs,
-    option,
-    parse_whole_numbers,
-    print_table,
-    save_figure,
-    track,
-    write_json,
-)
 from chmnet.config import PRESETS, BackboneConfig, ModelConfig
 from chmnet.errors import InputError
 
@@ -40,27 +29,29 @@ TableRows = tuple[list[str], list[list[str]]]
 
 def benchmark(
     model: Annotated[
-        str, option("MODEL", "paper, reference, a name from `chmnet models`, or a model file. Default: paper.")
+        str, io.option("MODEL", "paper, reference, a name from `chmnet models`, or a model file. Default: paper.")
     ] = "",
-    config: Annotated[Path | None, option("FILE", "Configuration (.toml) to measure instead of a model.")] = None,
-    backbone: Annotated[str, option("NAME", "Another backbone, with random weights.")] = "",
+    config: Annotated[
+        Path | None, io.option("FILE", "Configuration (.toml) to measure instead of a model.")
+    ] = None,
+    backbone: Annotated[str, io.option("NAME", "Another backbone, with random weights.")] = "",
     change: Annotated[
         list[str] | None,
-        option("KEY=VALUE", "Change the configuration, such as correlation.scales=[1.0]; repeatable.", "--set"),
+        io.option("KEY=VALUE", "Change the configuration, such as correlation.scales=[1.0]; repeatable.", "--set"),
     ] = None,
     size: Annotated[
-        int, option("NUMBER", "Height and width of the images. Default: the model's own.", show_default=False)
+        int, io.option("NUMBER", "Height and width of the images. Default: the model's own.", show_default=False)
     ] = 0,
-    sizes: Annotated[str, option("NUMBERS", "Image sizes for the part growth.")] = "120,240,360,480",
+    sizes: Annotated[str, io.option("NUMBERS", "Image sizes for the part growth.")] = "120,240,360,480",
     threads: Annotated[
-        int, option("NUMBER", "Threads. Default: as many as torch chooses.", show_default=False)
+        int, io.option("NUMBER", "Threads. Default: as many as torch chooses.", show_default=False)
     ] = 0,
-    device: Device = "cpu",
-    repeats: Annotated[int, option("NUMBER", "Runs of each measurement, after one warm-up run.")] = 9,
-    only: Annotated[str, option("NAMES", "Some of convolution,head,training,pair,growth. Default: all.")] = "",
-    json_file: Annotated[Path | None, option("FILE", "Write all numbers here as JSON.", "--json")] = None,
-    plot: Annotated[Path | None, option("FILE", "Draw stages and growth here (.png).")] = None,
-    overwrite: Overwrite = False,
+    device: io.Device = "cpu",
+    repeats: Annotated[int, io.option("NUMBER", "Runs of each measurement, after one warm-up run.")] = 9,
+    only: Annotated[str, io.option("NAMES", "Some of convolution,head,training,pair,growth. Default: all.")] = "",
+    json_file: Annotated[Path | None, io.option("FILE", "Write all numbers here as JSON.", "--json")] = None,
+    plot: Annotated[Path | None, io.option("FILE", "Draw stages and growth here (.png).")] = None,
+    overwrite: io.Overwrite = False,
 ) -> None:
     """Measure the time and memory of a model.
 
@@ -73,9 +64,9 @@ def benchmark(
       chmnet benchmark --json cost.json --plot cost.png
       chmnet benchmark --backbone efficientnet-lite0 --only pair --threads 2
     """
-    check_outputs([config], [json_file, plot], overwrite)
-    check_ending(plot, "a plot", ".png")
-    sides = parse_whole_numbers(sizes, "sizes", "120,240")
+    io.check_outputs([config], [json_file, plot], overwrite)
+    io.check_ending(plot, "a plot", ".png")
+    sides = io.parse_whole_numbers(sizes, "sizes", "120,240")
     for name, number in (("size", size), ("threads", threads)):
         if number < 0:
             raise InputError(f"{name} must be at least 1, got {number}")
@@ -92,15 +83,15 @@ def benchmark(
         torch.set_num_threads(threads or before)
         image_size = (size, size) if size else (network.config.image_size[0], network.config.image_size[1])
         plan = Plan(network, title, image_size, tuple(parts) or PARTS, sides, repeats=repeats, device=device)
-        report = run(plan, lambda steps: track(steps, "measurements"))
+        report = run(plan, lambda steps: io.track(steps, "measurements"))
     finally:
         torch.set_num_threads(before)
     if json_file is not None:
-        write_json(report, json_file, overwrite)
+        io.write_json(report, json_file, overwrite)
     if plot is not None:
         from chmnet.viz import plot_cost
 
-        save_figure(plot_cost(report), plot, overwrite)
+        io.save_figure(plot_cost(report), plot, overwrite)
     _print_report(report)
 
 
@@ -145,17 +136,11 @@ def _print_report(report: dict[str, Any]) -> None:
         f"{report['repeats']} runs after one to warm up; median (quartiles)",
     ):
         typer.echo(line)
-    tables = {
-        "convolution": _convolutions,
-        "head": _head,
-        "training": _training,
-        "pair": _pair,
-        "growth": _growth,
-    }
+    tables = {"convolution": _convolutions, "head": _head, "training": _training, "pair": _pair, "growth": _growth}
     for part in [name for name in tables if name in report]:
         for headings, rows in tables[part](report[part]):
             typer.echo()
-            print_table(headings, rows)
+            io.print_table(headings, rows)
 
 
 def _convolutions(part: dict[str, Any]) -> Iterator[TableRows]:

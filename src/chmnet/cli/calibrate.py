@@ -6,46 +6,29 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from chmnet.cli import io
 from chmnet.cli.changes import parse_changes
-from chmnet.cli.io import (
-    BackboneWeights,
-    DataOptions,
-    DataRoot,
-    Dataset,
-    Device,
-    Overwrite,
-    Split,
-    argument,
-    check_ending,
-    check_outputs,
-    option,
-    print_table,
-    save_figure,
-    track,
-    write_json,
-)
 from chmnet.errors import InputError
 
 if TYPE_CHECKING:
-    from chmnet.data import Pair
     from chmnet.metrics import Reliability
 
 
 def calibrate(
-    model: Annotated[str, argument("MODEL", "Name from `chmnet models`, or a model file.")],
-    dataset: Dataset,
-    root: DataRoot,
-    split: Split = "val",
-    option: DataOptions = None,
+    model: Annotated[str, io.argument("MODEL", "Name from `chmnet models`, or a model file.")],
+    dataset: io.Dataset,
+    root: io.DataRoot,
+    split: io.Split = "val",
+    option: io.DataOptions = None,
     output: Annotated[
         Path | None,
-        option("FILE", "Write the calibrated model here. Default: measure and print.", "--output", "-o"),
+        io.option("FILE", "Write the calibrated model here. Default: measure and print.", "--output", "-o"),
     ] = None,
-    plot: Annotated[Path | None, option("FILE", "Draw accuracy against confidence here (.png).")] = None,
-    json_file: Annotated[Path | None, option("FILE", "Write the figures here as JSON.", "--json")] = None,
-    backbone_weights: BackboneWeights = "",
-    device: Device = "auto",
-    overwrite: Overwrite = False,
+    plot: Annotated[Path | None, io.option("FILE", "Draw accuracy against confidence here (.png).")] = None,
+    json_file: Annotated[Path | None, io.option("FILE", "Write the figures here as JSON.", "--json")] = None,
+    backbone_weights: io.BackboneWeights = "",
+    device: io.Device = "auto",
+    overwrite: io.Overwrite = False,
 ) -> None:
     """Measure or fit a model's confidence.
 
@@ -58,18 +41,21 @@ def calibrate(
       chmnet calibrate chmnet-lite --dataset pf-willow --root data --split test
       chmnet calibrate a.safetensors --dataset coco --root cats -o b.safetensors
     """
-    check_outputs([Path(model)], [output, plot, json_file], overwrite)
-    check_ending(plot, "a plot", ".png")
+    io.check_outputs([Path(model)], [output, plot, json_file], overwrite)
+    io.check_ending(plot, "a plot", ".png")
     for name in () if output is None else (model, str(output)):
         if Path(name).suffix != ".safetensors":
             raise InputError(f"a calibration is stored in a model file (.safetensors), got {name!r}")
+    from chmnet import data
     from chmnet.evaluation.calibrate import collect_evidence, fit_calibration, recalibrated
     from chmnet.metrics import reliability
     from chmnet.weights import load_model, save_calibrated
 
     network = load_model(model, backbone_weights=backbone_weights)
-    pairs = _pairs(dataset, root, split, option or [])
-    found = collect_evidence(pairs, network, lambda items: track(items, "pairs"), device)
+    pairs = data.load_pairs(dataset, root, split, **parse_changes(option or []))
+    if (dataset, split) == ("pf-pascal", "val"):
+        pairs = data.deduplicate(pairs, data.training_pairs(root))
+    found = collect_evidence(pairs, network, lambda items: io.track(items, "pairs"), device)
     now = reliability(found.confidence, found.correct)
     _print(f"confidence of {model}, {len(pairs)} pairs", now)
     calibration = fit_calibration(found.evidence, found.correct)
@@ -81,27 +67,17 @@ def calibrate(
         typer.echo(f"wrote the calibrated model to {output}")
     if json_file is not None:
         figures = {"now": asdict(now), "calibrated_anew": asdict(new), "calibration": calibration}
-        write_json({"model": Path(model).name, "pairs": len(pairs), **figures}, json_file, overwrite)
+        io.write_json({"model": Path(model).name, "pairs": len(pairs), **figures}, json_file, overwrite)
     if plot is not None:
-        _draw({Path(model).stem: now, "after calibration": new}, plot, overwrite)
+        from chmnet.viz import plot_reliability
 
-
-def _draw(curves: "dict[str, Reliability]", path: Path, overwrite: bool) -> None:
-    from chmnet.viz import plot_reliability
-
-    points = {name: [(mean, share) for _, _, mean, share in found.bins] for name, found in curves.items()}
-    save_figure(plot_reliability(points), path, overwrite)
-
-
-def _pairs(dataset: str, root: Path, split: str, option: list[str]) -> "list[Pair]":
-    from chmnet.data import deduplicate, load_pairs, training_pairs
-
-    pairs = load_pairs(dataset, root, split, **parse_changes(option))
-    return deduplicate(pairs, training_pairs(root)) if (dataset, split) == ("pf-pascal", "val") else pairs
+        curves = {Path(model).stem: now.bins, "after calibration": new.bins}
+        points = {name: [(mean, share) for _, _, mean, share in bins] for name, bins in curves.items()}
+        io.save_figure(plot_reliability(points), plot, overwrite)
 
 
 def _print(title: str, found: "Reliability") -> None:
-    print_table(
+    io.print_table(
         [title, "matches", "mean confidence", "correct"],
         [
             [f"{low:.1f} – {low + 0.1:.1f}", str(count), f"{mean:.2f}", f"{share:.2f}"]

@@ -6,22 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from chmnet.cli import io
 from chmnet.cli.changes import parse_changes
-from chmnet.cli.io import (
-    DATASETS,
-    Command,
-    DataOptions,
-    DataRoot,
-    Device,
-    Overwrite,
-    Split,
-    argument,
-    check_outputs,
-    option,
-    print_table,
-    track,
-    write_json,
-)
 from chmnet.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,7 +19,7 @@ PROBLEMS_SHOWN = 50
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-Name = Annotated[str, argument("NAME", DATASETS)]
+Name = Annotated[str, io.argument("NAME", io.DATASETS)]
 
 
 @app.callback()
@@ -41,14 +27,16 @@ def data() -> None:
     """Count, check, list and label data sets."""
 
 
-@app.command(cls=Command)
+@app.command(cls=io.Command)
 def summary(
     name: Name,
-    root: DataRoot,
-    split: Split = "test",
-    option: DataOptions = None,
-    json_file: Annotated[Path | None, option("FILE", "Write counts and problems here as JSON.", "--json")] = None,
-    overwrite: Overwrite = False,
+    root: io.DataRoot,
+    split: io.Split = "test",
+    option: io.DataOptions = None,
+    json_file: Annotated[
+        Path | None, io.option("FILE", "Write counts and problems here as JSON.", "--json")
+    ] = None,
+    overwrite: io.Overwrite = False,
 ) -> None:
     """Count and check the files of a data set.
 
@@ -59,26 +47,26 @@ def summary(
       chmnet data summary pf-willow --root datasets
       chmnet data summary pf-pascal --root datasets --split val --json out.json
     """
-    check_outputs([], [json_file], overwrite)
+    io.check_outputs([], [json_file], overwrite)
     from chmnet.data.summary import summarise
 
-    found = summarise(name, root, split, lambda paths: track(paths, "images"), **parse_changes(option or []))
+    found = summarise(name, root, split, lambda paths: io.track(paths, "images"), **parse_changes(option or []))
     if json_file is not None:
-        write_json(found.as_json(), json_file, overwrite)
+        io.write_json(found.as_json(), json_file, overwrite)
     _print_counts(found)
     _print_problems(found.problems)
     if found.problems:
         raise typer.Exit(1)
 
 
-@app.command("list", cls=Command)
+@app.command("list", cls=io.Command)
 def list_pairs(
     name: Name,
-    root: DataRoot,
-    output: Annotated[Path, option("FILE", "Write the list here (.json).", "--output", "-o")],
-    split: Split = "test",
-    option: DataOptions = None,
-    overwrite: Overwrite = False,
+    root: io.DataRoot,
+    output: Annotated[Path, io.option("FILE", "Write the list here (.json).", "--output", "-o")],
+    split: io.Split = "test",
+    option: io.DataOptions = None,
+    overwrite: io.Overwrite = False,
 ) -> None:
     """Write a list of the pairs of a data set.
 
@@ -88,7 +76,7 @@ def list_pairs(
     Examples:
       chmnet data list coco --root my-pictures -o pairs.json
     """
-    check_outputs([], [output], overwrite)
+    io.check_outputs([], [output], overwrite)
     from chmnet.data import load_pairs, write_list
 
     pairs = load_pairs(name, root, split, **parse_changes(option or []))
@@ -96,15 +84,15 @@ def list_pairs(
     typer.echo(f"wrote {len(pairs)} pairs to {output}")
 
 
-@app.command(cls=Command)
+@app.command(cls=io.Command)
 def label(
     name: Name,
-    root: DataRoot,
-    output: Annotated[Path, option("FILE", "Write the list of pairs here (.json).", "--output", "-o")],
-    split: Annotated[str, option("NAME", "train or val.")] = "train",
+    root: io.DataRoot,
+    output: Annotated[Path, io.option("FILE", "Write the list of pairs here (.json).", "--output", "-o")],
+    split: Annotated[str, io.option("NAME", "train or val.")] = "train",
     model: Annotated[
         list[str] | None,
-        option(
+        io.option(
             "MODEL[@SIDE]",
             "Name or file of a model, and the side in pixels to resize pictures to; repeatable. "
             "Default: chmnet-lite and chmnet-lite@320.",
@@ -112,7 +100,7 @@ def label(
     ] = None,
     draw: Annotated[
         int,
-        option(
+        io.option(
             "NUMBER",
             "Label this many random pairs instead: two listed pictures of one category, not in any list.",
             min=0,
@@ -120,11 +108,11 @@ def label(
         ),
     ] = 0,
     minimum_confidence: Annotated[
-        float, option("NUMBER", "Confidence that a match needs to become a keypoint, 0 to 1.")
+        float, io.option("NUMBER", "Confidence that a match needs to become a keypoint, 0 to 1.")
     ] = 0.8,
-    points: Annotated[int, option("NUMBER", "Most keypoints of a pair.")] = 32,
-    device: Device = "auto",
-    overwrite: Overwrite = False,
+    points: Annotated[int, io.option("NUMBER", "Most keypoints of a pair.")] = 32,
+    device: io.Device = "auto",
+    overwrite: io.Overwrite = False,
 ) -> None:
     """Label pairs that have no keypoints.
 
@@ -138,7 +126,7 @@ def label(
       chmnet data label pf-pascal --root data -o drawn.json --draw 1600
       chmnet data label pf-pascal --root data -o labels.json --model chmnet-r50
     """
-    check_outputs([], [output], overwrite)
+    io.check_outputs([], [output], overwrite)
     if split == "test":
         raise InputError("test pairs are not labelled: such lists are for training; use --split train")
     from chmnet.annotation.label import LabellingConfig, label_pairs
@@ -147,7 +135,7 @@ def label(
     config = LabellingConfig(minimum_confidence, most_points=points)
     pairs = _pairs(name, root, split, draw)
     members = [_member(word) for word in model or ["chmnet-lite", "chmnet-lite@320"]]
-    found = label_pairs(pairs, members, config, lambda items: track(items, "pairs"), device)
+    found = label_pairs(pairs, members, config, lambda items: io.track(items, "pairs"), device)
     if not found:
         raise InputError(f"none of {len(pairs)} pairs has enough confident matches; lower --minimum-confidence")
     write_list(found, output, root, overwrite)
@@ -197,7 +185,7 @@ def _print_counts(found: "Summary") -> None:
         ("categories", str(len(found.categories))),
         *((f"  {category}", f"{pairs} pairs") for category, pairs in found.categories.items()),
     ]
-    print_table([f"{found.dataset}, {found.split}", ""], rows)
+    io.print_table([f"{found.dataset}, {found.split}", ""], rows)
 
 
 def _range_text(numbers: "Range") -> str:

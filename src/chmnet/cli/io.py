@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -18,6 +17,7 @@ from chmnet.files import atomic_path, check_writable
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from PIL.Image import Image
+    from rich.progress import Progress
 
 Item = TypeVar("Item")
 Rows = list[tuple[float, float]]
@@ -164,21 +164,13 @@ def _from_lines(text: str, path: Path) -> Rows:
 def _from_json(text: str, path: Path) -> Rows:
     wrong = InputError(f"the points file {path} must hold a JSON list of points [[x, y], …]")
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
-        raise wrong from None
-    if not isinstance(document, list):
-        raise wrong
-    rows = []
-    for point in document:
-        numbers = isinstance(point, list) and len(point) == 2 and all(type(part) in (int, float) for part in point)
-        if not numbers:
+        points = json.loads(text)
+        lists = isinstance(points, list) and all(isinstance(point, list) and len(point) == 2 for point in points)
+        if not lists or any(type(number) not in (int, float) for point in points for number in point):
             raise wrong
-        try:
-            rows.append((float(point[0]), float(point[1])))
-        except OverflowError:
-            raise wrong from None
-    return rows
+        return [(float(x), float(y)) for x, y in points]
+    except (ValueError, RecursionError, OverflowError):
+        raise wrong from None
 
 
 def check_inside(points: Rows, path: Path, width: int, height: int) -> None:
@@ -301,23 +293,23 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 # ---------------------------------------------------------------- progress
 
 
-def track(items: Sequence[Item], unit: str) -> Iterator[Item]:
-    """Go through items under a bar with their rate and the time left; it shows up after one second."""
+def _progress(unit: str, details: str) -> "Progress":
+    """A bar on standard error, with details beside it; only on a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
-    if not console.is_terminal:
+    columns = BarColumn(), MofNCompleteColumn(), TextColumn(unit), TextColumn(details), TimeRemainingColumn()
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def track(items: Sequence[Item], unit: str) -> Iterator[Item]:
+    """Go through items under a bar with their rate and the time left; it shows up after one second."""
+    progress = _progress(unit, "{task.fields[rate]}")
+    if progress.disable:
         yield from items
         return
-    columns = (
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn(unit),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as progress:
+    with progress:
         started = time.monotonic()
         task = progress.add_task("", total=len(items), rate="", visible=False)
         for item in items:
@@ -331,30 +323,15 @@ class TrainingProgress:
     """Called with every record of a run; use it as a context manager."""
 
     def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        console = Console(stderr=True)
         self.is_main = False
         """Whether this process is the one that speaks."""
-        self._bar = Progress(
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("steps"),
-            TextColumn("loss {task.fields[loss]}"),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
+        self._bar = _progress("steps", "loss {task.fields[loss]}")
         self._task = self._bar.add_task("", total=None, loss="")
 
     def __enter__(self) -> "TrainingProgress":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._bar.stop()
 
     def __call__(self, record: dict[str, Any]) -> None:
@@ -368,7 +345,5 @@ class TrainingProgress:
         elif record["kind"] == "validation":
             figures = "  ".join(f"PCK@{alpha} {value:5.1f}" for alpha, value in record["pck"].items())
             loss = f"{record['loss']:.4f}" if record["loss"] is not None else "not finite"
-            self._bar.console.print(
-                f"step {record['step']:6d}  validation loss {loss}  {figures}  ({record['pairs']} pairs)",
-                highlight=False,
-            )
+            text = f"step {record['step']:6d}  validation loss {loss}  {figures}  ({record['pairs']} pairs)"
+            self._bar.console.print(text, highlight=False)

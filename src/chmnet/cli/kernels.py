@@ -5,22 +5,14 @@ from typing import Annotated
 
 import typer
 
-from chmnet.cli.io import (
-    BackboneWeights,
-    Overwrite,
-    argument,
-    check_picture_name,
-    option,
-    save_picture,
-    whole_outputs,
-)
+from chmnet.cli import io
 
 
 def kernels(
-    model: Annotated[str, argument("MODEL", "Name from `chmnet models`, or a model file.")],
-    output: Annotated[Path, option("FILE", "Picture to write (.png, .jpg).", "--output", "-o")],
-    backbone_weights: BackboneWeights = "",
-    overwrite: Overwrite = False,
+    model: Annotated[str, io.argument("MODEL", "Name from `chmnet models`, or a model file.")],
+    output: Annotated[Path, io.option("FILE", "Picture to write (.png, .jpg).", "--output", "-o")],
+    backbone_weights: io.BackboneWeights = "",
+    overwrite: io.Overwrite = False,
 ) -> None:
     """Draw the kernels of a model.
 
@@ -31,14 +23,14 @@ def kernels(
       chmnet kernels chmnet-lite -o kernels.png
       chmnet kernels runs/cats/best.safetensors -o cats-kernels.png
     """
-    check_picture_name(output)
-    with whole_outputs([Path(model)], [output], overwrite) as files:
+    io.check_picture_name(output)
+    with io.whole_outputs([Path(model)], [output], overwrite) as files:
         from chmnet.viz.kernels import draw_kernels, titled_kernels
         from chmnet.weights import load_model
 
         head = load_model(model, backbone_weights=backbone_weights).head
         titled = titled_kernels(Path(model).name, head.first, head.last)
-        save_picture(draw_kernels(titled), files[output], output)
+        io.save_picture(draw_kernels(titled), files[output], output)
     for title, _ in titled:
         typer.echo(title)
     typer.echo(f"wrote {output}")

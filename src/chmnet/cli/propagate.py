@@ -7,56 +7,41 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from chmnet.cli.io import (
-    BackboneWeights,
-    Device,
-    ModelName,
-    Overwrite,
-    argument,
-    check_outputs,
-    check_picture_name,
-    option,
-    print_table,
-    save_picture,
-    track,
-    whole_outputs,
-)
+from chmnet.cli import io
 from chmnet.config import CONFIDENCE_THRESHOLD
 from chmnet.errors import InputError
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
-
     from chmnet.annotation import Outcome, PartialFile, Skipped
     from chmnet.data.coco import Labels
 
 
 def propagate(
-    labels: Annotated[Path, argument("LABELS.json", "COCO keypoints (JSON) of one or several pictures.")],
+    labels: Annotated[Path, io.argument("LABELS.json", "COCO keypoints (JSON) of one or several pictures.")],
     pictures: Annotated[
-        list[Path], argument("IMAGES", "Pictures, or folders of pictures, to find the keypoints in.")
+        list[Path], io.argument("IMAGES", "Pictures, or folders of pictures, to find the keypoints in.")
     ],
-    output: Annotated[Path, option("FILE", "COCO keypoints to write (.json).", "--output", "-o")],
+    output: Annotated[Path, io.option("FILE", "COCO keypoints to write (.json).", "--output", "-o")],
     images_root: Annotated[
         Path | None,
-        option("FOLDER", "Folder of the annotated pictures. Default: beside LABELS.json, or in images/."),
+        io.option("FOLDER", "Folder of the annotated pictures. Default: beside LABELS.json, or in images/."),
     ] = None,
     category: Annotated[
-        list[str] | None, option("NAME", "Only this category; repeatable. Default: all categories.")
+        list[str] | None, io.option("NAME", "Only this category; repeatable. Default: all categories.")
     ] = None,
-    model: ModelName = "",
-    backbone_weights: BackboneWeights = "",
+    model: io.ModelName = "",
+    backbone_weights: io.BackboneWeights = "",
     minimum_confidence: Annotated[
-        float, option("NUMBER", "Less confident keypoints are marked for review: v = 1.")
+        float, io.option("NUMBER", "Less confident keypoints are marked for review: v = 1.")
     ] = CONFIDENCE_THRESHOLD,
     contact_sheet: Annotated[
-        Path | None, option("FILE", "Draw the least confident results here (.png, .jpg).")
+        Path | None, io.option("FILE", "Draw the least confident results here (.png, .jpg).")
     ] = None,
     include_sources: Annotated[
         bool, typer.Option("--include-sources", help="Put the annotated pictures into the output, too.")
     ] = False,
-    device: Device = "auto",
-    overwrite: Overwrite = False,
+    device: io.Device = "auto",
+    overwrite: io.Overwrite = False,
 ) -> None:
     """Copy keypoints to many other pictures.
 
@@ -72,8 +57,8 @@ def propagate(
       chmnet propagate labels.json photos/ -o out.json --contact-sheet sheet.png
       chmnet propagate labels.json photos/*.jpg -o out.json --category cat
     """
-    check_outputs([labels], [output, contact_sheet], overwrite)
-    check_picture_name(contact_sheet)
+    io.check_outputs([labels], [output, contact_sheet], overwrite)
+    io.check_picture_name(contact_sheet)
     if not 0 <= minimum_confidence <= 1:
         raise InputError(f"the minimum confidence must be from 0 to 1, got {minimum_confidence:g}")
     from chmnet.annotation import Origin, PartialFile, draw_sheet, find_pictures, to_coco
@@ -83,14 +68,18 @@ def propagate(
     sources = {instance.path for instance in known.instances}
     targets = find_pictures(pictures, leave_out=sources)
     if not targets.pictures:
-        raise InputError(f"there are no pictures in {_list(pictures)} beside the annotated ones")
-    check_outputs([labels, *sources, *targets.pictures], [output, contact_sheet], overwrite=True)
+        names = [*map(str, pictures[:3]), *(["…"] if len(pictures) > 3 else [])]
+        raise InputError(f"there are no pictures in {', '.join(names)} beside the annotated ones")
+    io.check_outputs([labels, *sources, *targets.pictures], [output, contact_sheet], overwrite=True)
     partial = PartialFile(output.with_name(output.name + ".partial"))
     outcome, facts = _find(known, targets.pictures, partial, model, backbone_weights, device, overwrite)
     origin = Origin(facts["name"], facts["weights_sha256"], minimum_confidence)
     document = to_coco(known, outcome.found, output, origin, include_sources)
     sheet = None if contact_sheet is None else draw_sheet(known, outcome.found, minimum_confidence)
-    _write(document, output, sheet, contact_sheet, overwrite)
+    with io.whole_outputs([], [output, contact_sheet], overwrite) as files:  # both files, or neither
+        files[output].write_text(format_document(document), encoding="utf-8")
+        if sheet is not None and contact_sheet is not None:
+            io.save_picture(sheet, files[contact_sheet], contact_sheet)
     partial.remove()
     _print(document, len(outcome.found), [*targets.skipped, *outcome.skipped], output, contact_sheet)
 
@@ -129,17 +118,7 @@ def _track(remaining: list[Path], total: int) -> Iterator[Path]:
     done = total - len(remaining)
     if done:
         typer.echo(f"resuming: {done} of {total} pictures were done before", err=True)
-    return track(remaining, "pictures")
-
-
-def _write(
-    document: dict[str, Any], output: Path, sheet: "Image | None", sheet_path: Path | None, overwrite: bool
-) -> None:
-    """Both files, or neither."""
-    with whole_outputs([], [output, sheet_path], overwrite) as files:
-        files[output].write_text(format_document(document), encoding="utf-8")
-        if sheet is not None and sheet_path is not None:
-            save_picture(sheet, files[sheet_path], sheet_path)
+    return io.track(remaining, "pictures")
 
 
 def format_document(document: dict[str, Any]) -> str:
@@ -167,22 +146,17 @@ def _print(
     document: dict[str, Any], done: int, skipped: "list[Skipped]", output: Path, sheet_path: Path | None
 ) -> None:
     if skipped:
-        print_table(["skipped"], [[_printable(entry.reason)] for entry in skipped])
+        io.print_table(["skipped"], [[_printable(entry.reason)] for entry in skipped])
     annotations = document["annotations"]
     review = {entry["image_id"] for entry in annotations if entry["needs_review"]}
     doubtful = sum(len(entry["review_keypoints"]) for entry in annotations)
     keypoints = sum(entry["num_keypoints"] for entry in annotations)
-    print_table(
+    io.print_table(
         ["pictures", "skipped", "to review", "keypoints", "low confidence"],
         [[str(count) for count in (done, len(skipped), len(review), keypoints, doubtful)]],
     )
     written = ", ".join(_printable(str(path)) for path in (output, sheet_path) if path is not None)
     typer.echo(f"wrote {written}")
-
-
-def _list(paths: list[Path]) -> str:
-    names = [str(path) for path in paths[:3]] + (["…"] if len(paths) > 3 else [])
-    return ", ".join(names)
 
 
 def _printable(text: str) -> str:

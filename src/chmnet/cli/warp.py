@@ -4,18 +4,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
-from chmnet.cli.io import (
-    BackboneWeights,
-    Device,
-    ModelName,
-    Overwrite,
-    argument,
-    check_ending,
-    check_picture_name,
-    option,
-    save_picture,
-    whole_outputs,
-)
+from chmnet.cli import io
 
 
 class Method(str, Enum):
@@ -26,20 +15,22 @@ class Method(str, Enum):
 
 
 def warp(
-    source: Annotated[Path, argument("SOURCE", "Picture to warp.")],
-    target: Annotated[Path, argument("TARGET", "Picture whose shape it takes.")],
-    output: Annotated[Path, option("FILE", "Write the warped picture here.", "--output", "-o")],
+    source: Annotated[Path, io.argument("SOURCE", "Picture to warp.")],
+    target: Annotated[Path, io.argument("TARGET", "Picture whose shape it takes.")],
+    output: Annotated[Path, io.option("FILE", "Write the warped picture here.", "--output", "-o")],
     method: Annotated[
-        Method, option("NAME", "flow: each pixel follows its match; tps: one thin-plate spline.")
+        Method, io.option("NAME", "flow: each pixel follows its match; tps: one thin-plate spline.")
     ] = Method.flow,
-    blend: Annotated[float, option("NUMBER", "Weight of the warped picture over the target.", min=0, max=1)] = 1.0,
+    blend: Annotated[
+        float, io.option("NUMBER", "Weight of the warped picture over the target.", min=0, max=1)
+    ] = 1.0,
     animate: Annotated[
-        Path | None, option("FILE", "Write a GIF that turns the target into the warped picture and back.")
+        Path | None, io.option("FILE", "Write a GIF that turns the target into the warped picture and back.")
     ] = None,
-    model: ModelName = "",
-    backbone_weights: BackboneWeights = "",
-    device: Device = "auto",
-    overwrite: Overwrite = False,
+    model: io.ModelName = "",
+    backbone_weights: io.BackboneWeights = "",
+    device: io.Device = "auto",
+    overwrite: io.Overwrite = False,
 ) -> None:
     """Warp one picture onto another.
 
@@ -51,9 +42,9 @@ def warp(
       chmnet warp donkey.png zebra.png -o mixed.png --method tps --blend 0.5
       chmnet warp donkey.png zebra.png -o warped.png --animate morph.gif
     """
-    check_picture_name(output)
-    check_ending(animate, "an animation", ".gif")
-    with whole_outputs([source, target], [output, animate], overwrite) as files:
+    io.check_picture_name(output)
+    io.check_ending(animate, "an animation", ".gif")
+    with io.whole_outputs([source, target], [output, animate], overwrite) as files:
         from chmnet.matcher import Matcher
         from chmnet.pictures import Picture
         from chmnet.viz import blend as blend_pictures
@@ -64,11 +55,11 @@ def warp(
         shape = [picture.image for picture in pictures][1]  # read before the model, which takes longer
         matcher = Matcher(model or DEFAULT_MODEL, device, backbone_weights=backbone_weights)
         warped = matcher.match(*pictures).warp(method.value)
-        save_picture(blend_pictures(warped, shape, blend), files[output], output)
+        io.save_picture(blend_pictures(warped, shape, blend), files[output], output)
         if animate is not None:
             first, *others = morph_frames(shape, warped)
             durations = [80] * (1 + len(others))
             durations[0] = durations[len(durations) // 2] = 700  # rest at both ends
-            save_picture(
+            io.save_picture(
                 first, files[animate], animate, save_all=True, append_images=others, duration=durations, loop=0
             )

@@ -7,10 +7,7 @@ from chmnet.training.config import TrainingConfig
 RECIPE: dict[str, Any] = {
     # The paper's network, its votes and projections from random weights, on features that are computed once.
     "model": {
-        "backbone": {
-            "name": "efficientnet-lite0",
-            "layers": ["blocks.8", "blocks.10", "blocks.14"],
-        },
+        "backbone": {"name": "efficientnet-lite0", "layers": ["blocks.8", "blocks.10", "blocks.14"]},
         "transfer": {"temperature": 0.003},
     },
     "frozen": True,
@@ -53,14 +50,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "without-gaussian": {"transfer": {"gaussian_sigma": 0}},
     "without-soft-sampler": {"transfer": {"sampler": "nearest"}},
     # Neighbourhood consensus, of NC-Net's channels and of one.
-    "consensus-16": {
-        "correlation": _ONE_SCALE,
-        "matching": {"kind": "consensus", "channels": [16, 16, 1]},
-    },
-    "consensus-1": {
-        "correlation": _ONE_SCALE,
-        "matching": {"kind": "consensus", "channels": [1, 1, 1]},
-    },
+    "consensus-16": {"correlation": _ONE_SCALE, "matching": {"kind": "consensus", "channels": [16, 16, 1]}},
+    "consensus-1": {"correlation": _ONE_SCALE, "matching": {"kind": "consensus", "channels": [1, 1, 1]}},
 }
 """What each variant changes of the recipe's model."""
 
