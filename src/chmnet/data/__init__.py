@@ -43,10 +43,10 @@ class Dataset:
     splits: tuple[str, ...]
     load: Callable[..., list[Pair]]
     """``load(root, split, on_problem=…, **options)``."""
-    load_instances: Callable[..., list[Instance]] | None = None
-    """``load_instances(root, split, on_problem=…)``, where pairs are made from annotated images."""
     categories: frozenset[str] | None = None
     """All that may occur, where that is known."""
+    load_instances: Callable[..., list[Instance]] | None = None
+    """``load_instances(root, split, on_problem=…)``, where pairs are made from annotated images."""
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -69,30 +69,18 @@ DATASETS: Mapping[str, Dataset] = MappingProxyType(
     {
         dataset.name: dataset
         for dataset in (
-            Dataset(
-                "pf-willow",
-                pf_willow.FOLDER,
-                pf_willow.SPLITS,
-                pf_willow.load,
-                categories=pf_willow.CATEGORIES,
-            ),
-            Dataset(
-                "pf-pascal",
-                pf_pascal.FOLDER,
-                pf_pascal.SPLITS,
-                pf_pascal.load,
-                categories=frozenset(pf_pascal.CLASSES),
-            ),
-            Dataset("spair-71k", spair.FOLDER, spair.SPLITS, spair.load, categories=spair.CATEGORIES),
+            Dataset("pf-willow", pf_willow.FOLDER, pf_willow.SPLITS, pf_willow.load, pf_willow.CATEGORIES),
+            Dataset("pf-pascal", pf_pascal.FOLDER, pf_pascal.SPLITS, pf_pascal.load, frozenset(pf_pascal.CLASSES)),
+            Dataset("spair-71k", spair.FOLDER, spair.SPLITS, spair.load, spair.CATEGORIES),
             Dataset(
                 "animal-pose",
                 animal_pose.FOLDER,
                 animal_pose.SPLITS,
                 animal_pose.load,
-                animal_pose.load_instances,
                 animal_pose.CATEGORIES,
+                animal_pose.load_instances,
             ),
-            Dataset("coco", "", coco.SPLITS, coco.load, coco.load_instances),
+            Dataset("coco", "", coco.SPLITS, coco.load, None, coco.load_instances),
         )
     }
 )

@@ -5,26 +5,15 @@ PF-PASCAL's test list are the test split here and never training data; those of 
 the validation split, with a tenth of the rest.
 """
 
-import dataclasses
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from chmnet.data.making_pairs import Instance, make_pairs, without_outside
-from chmnet.data.pairs import Pair
-from chmnet.data.reading import (
-    OnProblem,
-    dataset_folder,
-    expect,
-    field,
-    find_below,
-    numbers,
-    read_all,
-    read_box,
-    read_json,
-    shorten,
-    stop,
-)
+from chmnet.data import reading
+from chmnet.data.making_pairs import Instance, load_made, without_outside
+from chmnet.data.reading import Entry, OnProblem, dataset_folder, find_below, numbers, read_all, read_json, stop
 from chmnet.errors import InputError
 from chmnet.geometry import Size
 
@@ -35,31 +24,13 @@ CATEGORIES = frozenset({"cat", "cow", "dog", "horse", "sheep"})
 VALIDATION_SHARE = 0.1
 
 
-def load(
-    root: str | Path,
-    split: str = "test",
-    minimum_common: int = 3,
-    maximum_pairs: int = 1000,
-    seed: int = 0,
-    on_problem: OnProblem = stop,
-) -> list[Pair]:
-    """Pairs made between the images of a split; ``seed`` chooses the pairs, never the split.
-
-    Raises:
-        InputError: a file is missing or broken; the message names the file and the entry.
-    """
-    return make_pairs(load_instances(root, split, on_problem), minimum_common, maximum_pairs, seed)
-
-
 def load_instances(root: str | Path, split: str = "test", on_problem: OnProblem = stop) -> list[Instance]:
     """The animals of a split; keypoints outside their image are left out."""
     folder = dataset_folder(root, FOLDER)
-    file = folder / ANNOTATIONS
-    document = read_json(file)
-    kp_names = field(document, "kp_names", list, str(file))
-    names = tuple(expect(name, str, "each of 'kp_names'", str(file)) for name in kp_names)
-    entries = field(document, "images", dict, str(file))
-    images = read_all(entries.items(), lambda entry: _read_image(*entry, file), on_problem)
+    document = read_json(folder / ANNOTATIONS)
+    names = tuple(document.each("kp_names", str))
+    entries = document.get("images", dict)
+    images = read_all(entries.items(), lambda entry: _read_image(*entry, document.origin), on_problem)
     chosen = set(split_images({image.name: image.pf_pascal for image in images})[split])
     numbered = [
         (image, index, value)
@@ -68,7 +39,10 @@ def load_instances(root: str | Path, split: str = "test", on_problem: OnProblem 
         for index, value in enumerate(image.instances, start=1)
     ]
     instances = read_all(numbered, lambda item: _read_instance(*item, names, folder), on_problem)
-    return [dataclasses.replace(one, keypoints=without_outside(one, on_problem)) for one in instances]
+    return [without_outside(instance, on_problem) for instance in instances]
+
+
+load = partial(load_made, load_instances)
 
 
 def split_images(pf_pascal: dict[str, list[str]]) -> dict[str, list[str]]:
@@ -88,8 +62,7 @@ def split_images(pf_pascal: dict[str, list[str]]) -> dict[str, list[str]]:
     return {"train": train, "val": sorted({*val, *held_out}), "test": test}
 
 
-@dataclasses.dataclass(frozen=True)
-class _Image:
+class _Image(NamedTuple):
     name: str
     origin: str
     size: Size
@@ -97,37 +70,31 @@ class _Image:
     instances: list[object]
 
 
-def _read_image(name: str, entry: object, file: Path) -> _Image:
-    origin = f"{file}: {name}"
-    values = expect(entry, dict, "the entry", origin)
-    size = numbers(field(values, "size", list, origin), "'size'", origin)
+def _read_image(name: str, value: object, file: str) -> _Image:
+    entry = Entry.of(value, f"{file}: {name}")
+    size = numbers(entry.get("size", list), "'size'", entry.origin)
     if len(size) != 2 or min(size) < 1:
-        raise InputError(f"{origin}: 'size' must be [width, height], got {shorten(values['size'])}")
-    return _Image(
-        name=name,
-        origin=origin,
-        size=(int(size[1]), int(size[0])),
-        pf_pascal=[
-            expect(split, str, "each of 'pfpascal'", origin) for split in field(values, "pfpascal", list, origin)
-        ],
-        instances=field(values, "instances", list, origin),
-    )
+        raise InputError(
+            f"{entry.origin}: 'size' must be [width, height], got {reading.shorten(entry.values['size'])}"
+        )
+    splits, instances = entry.each("pfpascal", str), entry.get("instances", list)
+    return _Image(name, entry.origin, (int(size[1]), int(size[0])), splits, instances)
 
 
 def _read_instance(image: _Image, index: int, value: object, names: tuple[str, ...], folder: Path) -> Instance:
     origin = f"{image.origin}, instance {index}"
-    entry = expect(value, dict, "the entry", origin)
+    entry = Entry.of(value, origin)
     path = find_below([folder / "JPEGImages"], image.name, "image", origin)
-    rows = field(entry, "kps", list, origin)
+    rows = entry.get("kps", list)
     if len(rows) != len(names):
         raise InputError(f"{origin}: {len(rows)} keypoints, but there are {len(names)} names of keypoints")
     return Instance(
         name=f"{path.stem}.{index}",
-        category=field(entry, "category", str, origin),
+        category=entry.get("category", str),
         path=path,
         keypoints=_read_keypoints(rows, origin),
         keypoint_names=names,
-        box=read_box(field(entry, "bbox", list, origin), origin),
+        box=entry.box("bbox"),
         size=image.size,
         origin=origin,
     )
@@ -137,7 +104,7 @@ def _read_keypoints(rows: list[object], origin: str) -> np.ndarray:
     """[x, y] each; null, for a part that cannot be seen, becomes NaN."""
     wrong = [row for row in rows if row is not None and not (isinstance(row, list) and len(row) == 2)]
     if wrong:
-        raise InputError(f"{origin}: a keypoint must be [x, y] or null, got {shorten(wrong[0])}")
+        raise InputError(f"{origin}: a keypoint must be [x, y] or null, got {reading.shorten(wrong[0])}")
     keypoints = np.full((len(rows), 2), np.nan)
     visible = [row for row in rows if isinstance(row, list)]
     seen = [row is not None for row in rows]

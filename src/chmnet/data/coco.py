@@ -8,54 +8,27 @@ JSON file itself. Pairs are made by :func:`chmnet.data.making_pairs.make_pairs`.
 import dataclasses
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from chmnet.data.making_pairs import Instance, make_pairs, outside, without_outside
-from chmnet.data.pairs import Pair
-from chmnet.data.reading import (
-    OnProblem,
-    expect,
-    field,
-    find_below,
-    numbers,
-    read_all,
-    read_box,
-    read_json,
-    shorten,
-    stop,
-)
+from chmnet.data.making_pairs import Instance, load_made, outside, without_outside
+from chmnet.data.reading import Entry, OnProblem, find_below, numbers, read_all, read_box, read_json, shorten, stop
 from chmnet.errors import InputError
-from chmnet.geometry import Size
 from chmnet.pictures import Box, to_picture
 
 SPLITS = ("train", "val", "test")
-JsonObject = dict[str, object]
-
-
-def load(
-    root: str | Path,
-    split: str = "test",
-    minimum_common: int = 3,
-    maximum_pairs: int = 1000,
-    seed: int = 0,
-    on_problem: OnProblem = stop,
-) -> list[Pair]:
-    """Pairs made between the images of one annotation file.
-
-    Raises:
-        InputError: a file is missing or broken; the message names the file and the entry.
-    """
-    return make_pairs(load_instances(root, split, on_problem), minimum_common, maximum_pairs, seed)
 
 
 def load_instances(root: str | Path, split: str = "test", on_problem: OnProblem = stop) -> list[Instance]:
     """The objects with visible keypoints (v > 0); keypoints outside their image are left out."""
     tables = _read_tables(find_annotations(root, split), on_problem)
     found = read_all(tables.annotations, lambda entry: _read_annotation(*entry, tables), on_problem)
-    instances = [instance for instance in found if instance is not None]
-    return [dataclasses.replace(one, keypoints=without_outside(one, on_problem)) for one in instances]
+    return [without_outside(instance, on_problem) for instance in found if instance is not None]
+
+
+load = partial(load_made, load_instances)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,10 +77,8 @@ def load_labels(file: str | Path, images_root: str | Path | None = None, categor
         raise InputError(f"{file} is a folder; name a file of COCO keypoints")
     if images_root is not None and not Path(images_root).is_dir():
         raise InputError(f"there is no folder {images_root}; name the folder that holds the labelled pictures")
-    tables = _read_tables(file, stop)
-    if images_root is not None:
-        tables = dataclasses.replace(tables, folders=(Path(images_root),))
-    tables = dataclasses.replace(tables, anywhere=True)
+    folders = (file.parent, file.parent / "images") if images_root is None else (Path(images_root),)
+    tables = dataclasses.replace(_read_tables(file, stop), folders=folders, anywhere=True)
     _check_annotation_ids(tables)
     wanted = _choose_categories(tables, categories)
     others = tables.categories.keys() - wanted
@@ -121,8 +92,8 @@ def load_labels(file: str | Path, images_root: str | Path | None = None, categor
         which = f" of {' or '.join(map(shorten, categories))}" if categories else ""
         raise InputError(f"{file} has no annotation{which} with a visible keypoint (v > 0); label a picture first")
     found = {instance.category for instance in instances}
-    used = [entry for key, entry in tables.categories.items() if key in wanted and entry["name"] in found]
-    return Labels(file, tuple(_read_category(entry, file) for entry in used), instances)
+    used = [entry for key, entry in tables.categories.items() if key in wanted and entry.values["name"] in found]
+    return Labels(file, tuple(map(_read_category, used)), instances)
 
 
 def find_annotations(root: str | Path, split: str) -> Path:
@@ -149,8 +120,8 @@ class _Tables:
     """The parts of a file, and where its pictures are looked for."""
 
     file: Path
-    images: dict[int, JsonObject]
-    categories: dict[int, JsonObject]
+    images: dict[int, Entry]
+    categories: dict[int, Entry]
     annotations: list[tuple[int, object]]
     """Numbered from 1."""
     folders: tuple[Path, ...]
@@ -162,40 +133,37 @@ def _read_tables(file: Path, on_problem: OnProblem) -> _Tables:
     document = read_json(file)
     return _Tables(
         file,
-        _by_id(document, "images", file, on_problem),
-        _by_id(document, "categories", file, on_problem),
-        list(enumerate(field(document, "annotations", list, str(file)), start=1)),
+        _by_id(document, "images", "image", on_problem),
+        _by_id(document, "categories", "category", on_problem),
+        list(enumerate(document.get("annotations", list), start=1)),
         (file.parent, file.parent / "images"),
     )
 
 
-def _by_id(document: JsonObject, key: str, file: Path, on_problem: OnProblem) -> dict[int, JsonObject]:
+def _by_id(document: Entry, key: str, what: str, on_problem: OnProblem) -> dict[int, Entry]:
     seen: dict[int, int] = {}
 
-    def read(entry: tuple[int, object]) -> tuple[int, JsonObject]:
-        origin = f"{file}: {key} entry {entry[0]}"
-        values = expect(entry[1], dict, "the entry", origin)
-        identifier = field(values, "id", int, origin)
-        if seen.setdefault(identifier, entry[0]) != entry[0]:
-            raise InputError(f"{origin}: entry {seen[identifier]} has the id {identifier} too")
-        return identifier, values
+    def read(item: tuple[int, object]) -> tuple[int, Entry]:
+        number, value = item
+        entry = Entry.of(value, f"{document.origin}: {key} entry {number}")
+        identifier = entry.get("id", int)
+        if seen.setdefault(identifier, number) != number:
+            raise InputError(f"{entry.origin}: entry {seen[identifier]} has the id {identifier} too")
+        return identifier, Entry(entry.values, f"{document.origin}: {what} {identifier}")
 
-    return dict(read_all(enumerate(field(document, key, list, str(file)), start=1), read, on_problem))
+    return dict(read_all(enumerate(document.get(key, list), start=1), read, on_problem))
 
 
 def _check_annotation_ids(tables: _Tables) -> None:
-    identifiers = [entry["id"] for _, entry in tables.annotations if isinstance(entry, dict) and "id" in entry]
-    (identifier, number), *_ = Counter(map(repr, identifiers)).most_common(1) or [("", 1)]
-    if number > 1:
-        raise InputError(f"{tables.file}: {number} annotations have the id {identifier}; ids must differ")
+    entries = [entry for _, entry in tables.annotations if isinstance(entry, dict) and "id" in entry]
+    for identifier, number in Counter(repr(entry["id"]) for entry in entries).most_common(1):
+        if number > 1:
+            raise InputError(f"{tables.file}: {number} annotations have the id {identifier}; ids must differ")
 
 
 def _choose_categories(tables: _Tables, names: Sequence[str]) -> set[int]:
     """Ids of the categories that are wanted."""
-    known = {
-        identifier: field(entry, "name", str, f"{tables.file}: category {identifier}")
-        for identifier, entry in tables.categories.items()
-    }
+    known = {identifier: entry.get("name", str) for identifier, entry in tables.categories.items()}
     for name in names:
         if name not in known.values():
             there = ", ".join(map(shorten, known.values())) or "none"
@@ -207,26 +175,18 @@ def _choose_categories(tables: _Tables, names: Sequence[str]) -> set[int]:
     return wanted
 
 
-def _read_category(entry: JsonObject, file: Path) -> Category:
-    origin = f"{file}: category {entry['id']}"
-    names = tuple(str(name) for name in field(entry, "keypoints", list, origin))
+def _read_category(entry: Entry) -> Category:
+    names = entry.names("keypoints")
     skeleton = []
-    for bone in field({"skeleton": entry.get("skeleton") or []}, "skeleton", list, origin):
-        if not (
-            isinstance(bone, list) and len(bone) == 2 and all(end in range(1, len(names) + 1) for end in bone)
-        ):
-            raise InputError(
-                f"{origin}: each line of 'skeleton' must join two of 1 … {len(names)}, got {shorten(bone)}"
-            )
+    ends = range(1, len(names) + 1)
+    for bone in entry.get("skeleton", list) if entry.values.get("skeleton") else []:
+        if not isinstance(bone, list) or len(bone) != 2 or not all(end in ends for end in bone):
+            text = f"each line of 'skeleton' must join two of 1 … {len(names)}, got {shorten(bone)}"
+            raise InputError(f"{entry.origin}: {text}")
         skeleton.append((int(bone[0]), int(bone[1])))
-    group = entry.get("supercategory")
-    return Category(
-        field(entry, "id", int, origin),
-        field(entry, "name", str, origin),
-        names,
-        tuple(skeleton),
-        group if isinstance(group, str) else "",
-    )
+    group = entry.values.get("supercategory")
+    group = group if isinstance(group, str) else ""
+    return Category(entry.get("id", int), entry.get("name", str), names, tuple(skeleton), group)
 
 
 def _check_picture(instance: Instance) -> Instance:
@@ -251,34 +211,34 @@ def _check_picture(instance: Instance) -> Instance:
 def _read_annotation(index: int, value: object, tables: _Tables) -> Instance | None:
     """One object; ``None`` if it has no keypoints, or is a crowd."""
     origin = f"{tables.file}: annotations entry {index}"
-    entry = expect(value, dict, "the entry", origin)
-    if "keypoints" not in entry or entry.get("iscrowd") == 1:
+    entry = Entry.of(value, origin)
+    if "keypoints" not in entry or entry.values.get("iscrowd") == 1:
         return None
-    category = _refer(entry, "category_id", tables.categories, "category", origin)
-    image = _refer(entry, "image_id", tables.images, "image", origin)
-    names = tuple(str(name) for name in field(category, "keypoints", list, f"{origin}, its category"))
-    keypoints = _read_keypoints(field(entry, "keypoints", list, origin), len(names), origin)
+    category = _refer(entry, "category", tables.categories)
+    image = _refer(entry, "image", tables.images)
+    names = category.names("keypoints")
+    keypoints = _read_keypoints(entry.get("keypoints", list), len(names), origin)
     if np.isnan(keypoints).all():
         return None
-    file_name = field(image, "file_name", str, f"{origin}, its image")
-    path = find_below(tables.folders, file_name, "image", origin, tables.anywhere)
+    sized = "width" in image and "height" in image
+    path = find_below(tables.folders, image.get("file_name", str), "image", origin, tables.anywhere)
     return Instance(
         name=f"{path.stem}.{index}",
-        category=field(category, "name", str, f"{origin}, its category"),
+        category=category.get("name", str),
         path=path,
         keypoints=keypoints,
         keypoint_names=names,
-        box=_read_box(entry, origin),
-        size=_read_size(image, f"{origin}, its image"),
+        box=_read_box(entry) if "bbox" in entry else None,
+        size=(image.get("height", int), image.get("width", int)) if sized else None,
         origin=origin,
     )
 
 
-def _refer(entry: JsonObject, key: str, known: dict[int, JsonObject], what: str, origin: str) -> JsonObject:
-    identifier = field(entry, key, int, origin)
+def _refer(entry: Entry, what: str, known: dict[int, Entry]) -> Entry:
+    identifier = entry.get(f"{what}_id", int)
     if identifier not in known:
-        raise InputError(f"{origin}: there is no {what} with the id {identifier}")
-    return known[identifier]
+        raise InputError(f"{entry.origin}: there is no {what} with the id {identifier}")
+    return Entry(known[identifier].values, f"{entry.origin}, its {what}")
 
 
 def _read_keypoints(values: list[object], count: int, origin: str) -> np.ndarray:
@@ -291,18 +251,10 @@ def _read_keypoints(values: list[object], count: int, origin: str) -> np.ndarray
     return np.where(rows[:, 2:] > 0, rows[:, :2], np.nan)
 
 
-def _read_box(entry: JsonObject, origin: str) -> Box | None:
+def _read_box(entry: Entry) -> Box:
     """COCO's left, top, width, height."""
-    if "bbox" not in entry:
-        return None
-    values = numbers(field(entry, "bbox", list, origin), "'bbox'", origin)
+    values = numbers(entry.get("bbox", list), "'bbox'", entry.origin)
     if len(values) != 4:
-        raise InputError(f"{origin}: 'bbox' has 4 numbers, got {len(values)}")
+        raise InputError(f"{entry.origin}: 'bbox' has 4 numbers, got {len(values)}")
     left, top, width, height = values
-    return read_box([left, top, left + width, top + height], origin)
-
-
-def _read_size(image: JsonObject, origin: str) -> Size | None:
-    if "width" not in image or "height" not in image:
-        return None
-    return field(image, "height", int, origin), field(image, "width", int, origin)
+    return read_box([left, top, left + width, top + height], entry.origin)

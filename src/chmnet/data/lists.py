@@ -8,19 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from chmnet.data.pairs import AnnotatedImage, Pair
-from chmnet.data.reading import (
-    OnProblem,
-    check_same_number,
-    expect,
-    field,
-    find_below,
-    read_all,
-    read_box,
-    read_json,
-    read_rows,
-    stop,
-    with_unique_names,
-)
+from chmnet.data.reading import Entry, OnProblem, check_same_number, find_below, read_json, read_pairs, stop
 from chmnet.errors import InputError
 from chmnet.files import atomic_path
 
@@ -49,14 +37,14 @@ def read_list(path: str | Path, root: str | Path, on_problem: OnProblem = stop) 
     """
     path = Path(path)
     document = read_json(path)
-    if document.get("format") != FORMAT:
+    if document.values.get("format") != FORMAT:
         raise InputError(f"{path} is no list of pairs that can be read: 'format' must be {FORMAT!r}")
-    entries = field(document, "pairs", list, str(path))
+    entries = document.get("pairs", list)
     if not entries:
         raise InputError(f"{path} lists no pairs")
     folder = _folder(Path(root))
     numbered = enumerate(entries, start=FIRST_LINE)
-    return with_unique_names(read_all(numbered, lambda item: _read_pair(*item, path, folder), on_problem))
+    return read_pairs(numbered, lambda item: _read_pair(*item, path, folder), on_problem)
 
 
 def _folder(root: Path) -> Path:
@@ -93,31 +81,21 @@ def _relative(path: Path, root: Path) -> str:
 
 def _read_pair(line: int, value: object, path: Path, folder: Path) -> Pair:
     origin = f"{path} line {line}"
-    entry = expect(value, dict, "the pair", origin)
-    source, target = (
-        _read_side(field(entry, side, dict, origin), folder, origin) for side in ("source", "target")
-    )
+    entry = Entry.of(value, origin, "the pair")
+    source, target = (_read_side(Entry(entry.get(side, dict), origin), folder) for side in ("source", "target"))
     check_same_number(source.keypoints, target.keypoints, origin)
-    names = tuple(str(name) for name in field(entry, "keypoint_names", list, origin))
+    names = entry.names("keypoint_names")
     if len(names) not in (0, len(source.keypoints)):
         raise InputError(f"{origin}: {len(names)} names for {len(source.keypoints)} keypoints")
-    flags = field(entry, "flags", dict, origin)
-    return Pair(
-        name=field(entry, "name", str, origin),
-        category=field(entry, "category", str, origin),
-        source=source,
-        target=target,
-        keypoint_names=names,
-        flags={flag: field(flags, flag, int, origin) for flag in flags},
-        origin=origin,
-    )
+    flags = Entry(entry.get("flags", dict), origin)
+    levels = {flag: flags.get(flag, int) for flag in flags.values}
+    return Pair(entry.get("name", str), entry.get("category", str), source, target, names, levels, origin)
 
 
-def _read_side(entry: dict[str, object], folder: Path, origin: str) -> AnnotatedImage:
-    box, mask = entry.get("box"), entry.get("mask")
-    return AnnotatedImage(
-        path=find_below([folder], field(entry, "image", str, origin), "image", origin),
-        keypoints=read_rows(entry.get("keypoints"), "'keypoints'", origin),
-        box=None if box is None else read_box(expect(box, list, "'box'", origin), origin),
-        mask=None if mask is None else find_below([folder], expect(mask, str, "'mask'", origin), "mask", origin),
-    )
+def _read_side(entry: Entry, folder: Path) -> AnnotatedImage:
+    path = find_below([folder], entry.get("image", str), "image", entry.origin)
+    box = None if entry.values.get("box") is None else entry.box("box")
+    mask = None
+    if entry.values.get("mask") is not None:
+        mask = find_below([folder], entry.get("mask", str), "mask", entry.origin)
+    return AnnotatedImage(path, entry.points("keypoints"), box, mask)

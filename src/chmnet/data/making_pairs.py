@@ -1,13 +1,13 @@
 """Pairs made from annotated images: any two images of a category that show enough of the same keypoints."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from chmnet.data.pairs import AnnotatedImage, Pair
-from chmnet.data.reading import LeftOutError, OnProblem, with_unique_names
+from chmnet.data.reading import LeftOutError, OnProblem, stop, with_unique_names
 from chmnet.errors import InputError
 from chmnet.geometry import Size
 from chmnet.pictures import Box
@@ -35,19 +35,19 @@ class Instance:
     """File and entry, for messages."""
 
 
-def without_outside(instance: Instance, on_problem: OnProblem) -> np.ndarray:
-    """The keypoints of an instance; those outside its image become NaN, and are reported.
+def without_outside(instance: Instance, on_problem: OnProblem) -> Instance:
+    """The instance; keypoints outside its image become NaN, and are reported.
 
     Example:
         >>> cat = Instance("1", "cat", Path("1.jpg"), np.array([[5.0, 5.0], [-3.0, 5.0]]), ("nose", "tail"),
         ...                size=(10, 10))
-        >>> without_outside(cat, print).tolist()
+        >>> without_outside(cat, print).keypoints.tolist()
         : tail at (-3.0, 5.0) lies outside the image of 10×10 pixels; it is left out
         [[5.0, 5.0], [nan, nan]]
     """
-    keypoints = instance.keypoints.copy()
     if instance.size is None:
-        return keypoints
+        return instance
+    keypoints = instance.keypoints.copy()
     height, width = instance.size
     for index in np.flatnonzero(outside(keypoints, instance.size)):
         x, y = keypoints[index]
@@ -55,13 +55,30 @@ def without_outside(instance: Instance, on_problem: OnProblem) -> np.ndarray:
         text = f"{place} lies outside the image of {width}×{height} pixels; it is left out"
         on_problem(LeftOutError(f"{instance.origin}: {text}"))
         keypoints[index] = np.nan
-    return keypoints
+    return replace(instance, keypoints=keypoints)
 
 
 def outside(keypoints: np.ndarray, size: Size) -> np.ndarray:
     """Which of the keypoints lie outside an image of (height, width); its edges are inside, NaN is not outside."""
     height, width = size
     return np.any((keypoints < 0) | (keypoints > (width, height)), axis=1)
+
+
+def load_made(
+    load_instances: Callable[[str | Path, str, OnProblem], list[Instance]],
+    root: str | Path,
+    split: str = "test",
+    minimum_common: int = 3,
+    maximum_pairs: int = 1000,
+    seed: int = 0,
+    on_problem: OnProblem = stop,
+) -> list[Pair]:
+    """Pairs made between the images of a split; ``seed`` chooses the pairs, never the split.
+
+    Raises:
+        InputError: a file is missing or broken; the message names the file and the entry.
+    """
+    return make_pairs(load_instances(root, split, on_problem), minimum_common, maximum_pairs, seed)
 
 
 def make_pairs(

@@ -13,25 +13,9 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
+from chmnet.data import reading
 from chmnet.data.pairs import AnnotatedImage, Pair
-from chmnet.data.reading import (
-    MAX_COORDINATE,
-    OnProblem,
-    Row,
-    check_same_number,
-    dataset_folder,
-    expect,
-    field,
-    find_below,
-    read_all,
-    read_box,
-    read_json,
-    read_points,
-    read_table,
-    shorten,
-    stop,
-    with_unique_names,
-)
+from chmnet.data.reading import Entry, OnProblem, Row, find_below, read_box, read_table, shorten, stop
 from chmnet.errors import InputError
 from chmnet.pictures import Box
 
@@ -59,7 +43,7 @@ def load(root: str | Path, split: str = "test", on_problem: OnProblem = stop) ->
     Raises:
         InputError: a file is missing or broken; the message names the file and the line.
     """
-    folder = dataset_folder(root, FOLDER)
+    folder = reading.dataset_folder(root, FOLDER)
     path = folder / LISTS[split]
     rows = read_table(path, IMAGE_COLUMNS)
     reader = _Reader(folder)
@@ -75,7 +59,7 @@ def load(root: str | Path, split: str = "test", on_problem: OnProblem = stop) ->
         logger.info("%s: keypoints for %d of %d rows", path, len(keypoints_from), len(rows))
     else:
         raise InputError(f"{path} has no keypoints (columns XA, YA, XB, YB) and there is no {folder}/Annotations")
-    return with_unique_names(read_all(keypoints_from, lambda rows: reader.pair(*rows), on_problem))
+    return reading.read_pairs(keypoints_from, lambda rows: reader.pair(*rows), on_problem)
 
 
 def load_unlabelled(root: str | Path, split: str = "train", on_problem: OnProblem = stop) -> list[Pair]:
@@ -83,19 +67,18 @@ def load_unlabelled(root: str | Path, split: str = "train", on_problem: OnProble
 
     Mirrored rows and rows that exchange the two pictures add nothing and are left out.
     """
-    folder = dataset_folder(root, FOLDER)
+    folder = reading.dataset_folder(root, FOLDER)
     reader = _Reader(folder)
-    pairs: dict[tuple[str, ...], Pair] = {}
+    rows: dict[tuple[str, ...], Row] = {}
     for key, row in _by_images(read_table(folder / LISTS[split], IMAGE_COLUMNS), on_problem):
-        images = tuple(sorted(key[:2])) + key[2:]
-        if images not in pairs and row.values().get("flip", "0") == "0":
-            pairs[images] = reader.pair(row, no_keypoints=True)
-    return with_unique_names(list(pairs.values()))
+        if row.values().get("flip", "0") == "0":
+            rows.setdefault((*sorted(key[:2]), *key[2:]), row)
+    return reading.read_pairs(rows.values(), lambda row: reader.pair(row, no_keypoints=True), stop)
 
 
 def training_pairs(root: str | Path) -> set[frozenset[str]]:
     """The image names of each pair of the official training list, without their order."""
-    rows = read_table(dataset_folder(root, FOLDER) / LISTS["train"], IMAGE_COLUMNS)
+    rows = read_table(reading.dataset_folder(root, FOLDER) / LISTS["train"], IMAGE_COLUMNS)
     return {frozenset(PurePosixPath(name).name for name in key[:2]) for key, _ in _by_images(rows, stop)}
 
 
@@ -106,7 +89,7 @@ def _by_images(rows: list[Row], on_problem: OnProblem) -> list[tuple[tuple[str, 
         values = row.values()
         return tuple(values[column] for column in IMAGE_COLUMNS), row
 
-    return read_all(rows, with_key, on_problem)
+    return reading.read_all(rows, with_key, on_problem)
 
 
 class _Reader:
@@ -115,19 +98,16 @@ class _Reader:
     def __init__(self, folder: Path) -> None:
         nested = folder / "PF-dataset-PASCAL"
         self.image_folders = [folder / "JPEGImages", nested / "JPEGImages"]
-        self.annotations = next(
-            (path for path in (folder / "Annotations", nested / "Annotations") if path.is_dir()), None
-        )
-        self.boxes_file = folder / BOXES
-        self.boxes = read_json(self.boxes_file) if self.boxes_file.is_file() else {}
+        folders = (folder / "Annotations", nested / "Annotations")
+        self.annotations = next((path for path in folders if path.is_dir()), None)
+        self.boxes = reading.read_json(folder / BOXES) if (folder / BOXES).is_file() else Entry({}, "")
         self.annotation_of: dict[Path, tuple[np.ndarray, Box | None]] = {}
 
     def pair(self, row: Row, keypoints_from: Row | None = None, no_keypoints: bool = False) -> Pair:
         """The pair of a row; its keypoints from that row, or from the annotation files, or none."""
         values = row.values()
         category = _read_class(values["class"], row.origin)
-        names = [values["source_image"], values["target_image"]]
-        paths = [self._find_image(name, row.origin) for name in names]
+        paths = [self._find_image(values[column], row.origin) for column in ("source_image", "target_image")]
         if no_keypoints:
             keypoints = [np.zeros((0, 2)), np.zeros((0, 2))]
         elif keypoints_from is None:
@@ -160,7 +140,7 @@ class _Reader:
         """The keypoints that both images show."""
         found = [self._annotation(path, category, origin) for path in paths]
         source, target = (annotation[0] for annotation in found if annotation is not None)
-        check_same_number(source, target, origin)
+        reading.check_same_number(source, target, origin)
         both = ~np.isnan(source).any(axis=1) & ~np.isnan(target).any(axis=1)
         if not both.any():
             raise InputError(f"{origin}: the two images have no keypoint in common")
@@ -172,14 +152,9 @@ class _Reader:
             return annotation[1]
         if path.name not in self.boxes:
             return None
-        where = f"{self.boxes_file}: {path.name}"
-        entry = expect(self.boxes[path.name], dict, "the entry", where)
-        objects = [
-            expect(value, list, "each of 'objects'", where) for value in field(entry, "objects", list, where)
-        ]
-        return _fitting_box(
-            [read_box(value[1:], where) for value in objects if value[:1] == [category]], keypoints
-        )
+        entry = Entry.of(self.boxes.values[path.name], f"{self.boxes.origin}: {path.name}")
+        objects = [value for value in entry.each("objects", list) if value[:1] == [category]]
+        return _fitting_box([read_box(value[1:], entry.origin) for value in objects], keypoints)
 
 
 def _read_class(text: str, origin: str) -> str:
@@ -196,14 +171,12 @@ def _read_flip(text: str, origin: str) -> bool:
 
 
 def _listed_keypoints(row: Row) -> list[np.ndarray]:
-    values = row.values()
+    values = {column: text.split(";") for column, text in row.values().items()}
     source, target = (
-        read_points(
-            values[f"X{side}"].split(";"), values[f"Y{side}"].split(";"), f"the keypoints {side}", row.origin
-        )
+        reading.read_points(values[f"X{side}"], values[f"Y{side}"], f"the keypoints {side}", row.origin)
         for side in "AB"
     )
-    check_same_number(source, target, row.origin)
+    reading.check_same_number(source, target, row.origin)
     return [source, target]
 
 
@@ -211,11 +184,8 @@ def _fitting_box(boxes: list[Box], keypoints: np.ndarray) -> Box | None:
     """The box with most of the keypoints inside, of equals the smallest; without keypoints the largest."""
     if not len(keypoints):
         return max(boxes, key=_area, default=None)
-    return max(boxes, key=lambda box: (_count_inside(keypoints, box), -_area(box)), default=None)
-
-
-def _count_inside(keypoints: np.ndarray, box: Box) -> int:
-    return int(((keypoints >= box[:2]) & (keypoints <= box[2:])).all(axis=1).sum())
+    count = {box: ((keypoints >= box[:2]) & (keypoints <= box[2:])).all(axis=1).sum() for box in boxes}
+    return max(boxes, key=lambda box: (count[box], -_area(box)), default=None)
 
 
 def _area(box: Box) -> float:
@@ -245,11 +215,10 @@ def read_annotation(path: Path) -> tuple[np.ndarray, Box | None]:
         raise InputError(f"{path} is no PF-PASCAL annotation: it has no kps, only {found}")
     keypoints = content["kps"]
     if keypoints.ndim != 2 or keypoints.shape[1] != 2 or keypoints.dtype.kind not in "fiu":
-        raise InputError(
-            f"{path}: kps must be numbers of shape n×2, got shape {'×'.join(map(str, keypoints.shape))}"
-        )
+        shape = "×".join(map(str, keypoints.shape))
+        raise InputError(f"{path}: kps must be numbers of shape n×2, got shape {shape}")
     keypoints = keypoints.astype(np.float64)
-    if np.nanmax(np.abs(keypoints), initial=0) > MAX_COORDINATE:
+    if np.nanmax(np.abs(keypoints), initial=0) > reading.MAX_COORDINATE:
         raise InputError(f"{path}: kps has a number larger than any picture")
     if "bbox" not in content:
         return keypoints, None

@@ -8,11 +8,10 @@ from chmnet.data.reading import (
     Row,
     dataset_folder,
     find_below,
-    read_all,
+    read_pairs,
     read_points,
     read_table,
     stop,
-    with_unique_names,
 )
 from chmnet.errors import InputError
 
@@ -40,7 +39,7 @@ def load(root: str | Path, split: str = "test", on_problem: OnProblem = stop) ->
     """
     folder = dataset_folder(root, FOLDER)
     rows = read_table(folder / f"{split}_pairs.csv", COLUMNS)
-    return with_unique_names(read_all(rows, lambda row: _read_pair(row, folder), on_problem))
+    return read_pairs(rows, lambda row: _read_pair(row, folder), on_problem)
 
 
 def _read_pair(row: Row, folder: Path) -> Pair:

@@ -55,6 +55,11 @@ def read_all(items: Iterable[Item], read: Callable[[Item], Result], on_problem: 
     return results
 
 
+def read_pairs(items: Iterable[Item], read: Callable[[Item], Pair], on_problem: OnProblem) -> list[Pair]:
+    """As :func:`read_all`, with unique names."""
+    return with_unique_names(read_all(items, read, on_problem))
+
+
 def with_unique_names(pairs: Iterable[Pair]) -> list[Pair]:
     """The same pairs; the second of a name gets ``:2`` behind it, the third ``:3``."""
     seen: Counter[str] = Counter()
@@ -122,7 +127,7 @@ def read_text(path: Path) -> str:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def read_json(path: Path) -> dict[str, object]:
+def read_json(path: Path) -> "Entry":
     """A JSON file that holds an object."""
     text = read_text(path)
     try:
@@ -131,7 +136,7 @@ def read_json(path: Path) -> dict[str, object]:
         raise InputError(f"{path} line {error.lineno}: this is not JSON: {error.msg}") from None
     except (ValueError, RecursionError):
         raise InputError(f"{path} is not JSON that can be read: too many digits, or nested too deeply") from None
-    return expect(document, dict, "the whole", str(path))
+    return Entry.of(document, str(path), "the whole")
 
 
 @dataclass(frozen=True)
@@ -196,11 +201,47 @@ def expect(value: object, kind: type[Kind], what: str, origin: str) -> Kind:
     return value
 
 
-def field(document: dict[str, object], key: str, kind: type[Kind], origin: str) -> Kind:
-    """One entry of a JSON object, of the kind that is expected."""
-    if key not in document:
-        raise InputError(f"{origin}: there is no {key!r}; found {', '.join(map(repr, document)) or 'nothing'}")
-    return expect(document[key], kind, repr(key), origin)
+@dataclass(frozen=True)
+class Entry:
+    """A JSON object, and where it stands, for messages."""
+
+    values: dict[str, object]
+    origin: str
+
+    @staticmethod
+    def of(value: object, origin: str, what: str = "the entry") -> "Entry":
+        """The value, if it is an object."""
+        return Entry(expect(value, dict, what, origin), origin)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.values
+
+    def get(self, key: str, kind: type[Kind]) -> Kind:
+        """What stands under a key, of the kind that is expected."""
+        if key not in self.values:
+            found = ", ".join(map(repr, self.values)) or "nothing"
+            raise InputError(f"{self.origin}: there is no {key!r}; found {found}")
+        return expect(self.values[key], kind, repr(key), self.origin)
+
+    def each(self, key: str, kind: type[Kind]) -> list[Kind]:
+        """A list whose members are all of one kind."""
+        return [expect(value, kind, f"each of {key!r}", self.origin) for value in self.get(key, list)]
+
+    def names(self, key: str) -> tuple[str, ...]:
+        """A list of names; numbers become text."""
+        return tuple(map(str, self.get(key, list)))
+
+    def points(self, key: str) -> np.ndarray:
+        """Keypoints from a list of [x, y]."""
+        rows = self.get(key, list)
+        wrong = [row for row in rows if not isinstance(row, list) or len(row) != 2]
+        if wrong:
+            raise InputError(f"{self.origin}: each of {key} must be [x, y], got {shorten(wrong[0])}")
+        return read_points([row[0] for row in rows], [row[1] for row in rows], key, self.origin)
+
+    def box(self, key: str) -> Box:
+        """A box as left, top, right, bottom."""
+        return read_box(self.get(key, list), self.origin)
 
 
 def numbers(values: Sequence[object], what: str, origin: str) -> list[float]:
@@ -246,15 +287,6 @@ def read_points(xs: Sequence[object], ys: Sequence[object], what: str, origin: s
     if not xs:
         raise InputError(f"{origin}: there are no {what}")
     return np.array([numbers(xs, f"x of {what}", origin), numbers(ys, f"y of {what}", origin)]).T
-
-
-def read_rows(value: object, what: str, origin: str) -> np.ndarray:
-    """Keypoints from a JSON list of [x, y]."""
-    rows = expect(value, list, what, origin)
-    wrong = [row for row in rows if not isinstance(row, list) or len(row) != 2]
-    if wrong:
-        raise InputError(f"{origin}: each of {what} must be [x, y], got {shorten(wrong[0])}")
-    return read_points([row[0] for row in rows], [row[1] for row in rows], what, origin)
 
 
 def check_same_number(source: np.ndarray, target: np.ndarray, origin: str) -> None:

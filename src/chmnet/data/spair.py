@@ -4,18 +4,15 @@ from pathlib import Path
 
 from chmnet.data.pairs import AnnotatedImage, Pair
 from chmnet.data.reading import (
+    Entry,
     OnProblem,
     check_same_number,
     dataset_folder,
-    field,
     find_below,
-    read_all,
-    read_box,
     read_json,
-    read_rows,
+    read_pairs,
     read_text,
     stop,
-    with_unique_names,
 )
 from chmnet.errors import InputError
 
@@ -57,48 +54,35 @@ def load(root: str | Path, split: str = "test", layout: str = "large", on_proble
     named = [(name, f"{path} line {number}") for number, name in lines if name]
     if not named:
         raise InputError(f"{path} lists no pairs")
-    return with_unique_names(read_all(named, lambda item: _read_pair(*item, folder, short_split), on_problem))
+    return read_pairs(named, lambda item: _read_pair(*item, folder, short_split), on_problem)
 
 
 def _read_pair(name: str, origin: str, folder: Path, short_split: str) -> Pair:
     annotations = folder / "PairAnnotation" / short_split
     file = find_below([annotations], f"{name}.json", "annotation", origin)
     origin = f"{origin}, {file}"
-    document = read_json(file)
-    category = field(document, "category", str, origin)
+    entry = Entry(read_json(file).values, origin)
+    category = entry.get("category", str)
     if not name.endswith(f":{category}"):
         raise InputError(f"{origin}: the category {category!r} is not the one in the pair's name")
-    source, target = (_read_side(document, side, category, folder, origin) for side in ("src", "trg"))
+    source, target = (_read_side(entry, side, category, folder) for side in ("src", "trg"))
     check_same_number(source.keypoints, target.keypoints, origin)
-    names = _read_names(document, len(source.keypoints), origin)
-    flags = {flag: _read_flag(document, key, origin) for flag, key in FLAGS.items() if key in document}
+    names = entry.names("kps_ids") if "kps_ids" in entry else ()
+    if "kps_ids" in entry and len(names) != len(source.keypoints):
+        raise InputError(f"{origin}: {len(names)} kps_ids for {len(source.keypoints)} keypoints")
+    flags = {flag: entry.get(key, int) for flag, key in FLAGS.items() if key in entry}
+    for flag, value in flags.items():
+        if value not in range(4):
+            raise InputError(f"{origin}: {FLAGS[flag]} must be 0, 1, 2 or 3, got {value}")
     return Pair(name, category, source, target, names, flags, origin)
 
 
-def _read_side(document: dict[str, object], side: str, category: str, folder: Path, origin: str) -> AnnotatedImage:
-    name = field(document, f"{side}_imname", str, origin)
-    path = find_below([folder / "JPEGImages"], f"{category}/{name}", "image", origin)
-    masks = folder / "Segmentation"
+def _read_side(entry: Entry, side: str, category: str, folder: Path) -> AnnotatedImage:
+    name, masks = entry.get(f"{side}_imname", str), folder / "Segmentation"
+    path = find_below([folder / "JPEGImages"], f"{category}/{name}", "image", entry.origin)
     return AnnotatedImage(
         path=path,
-        keypoints=read_rows(field(document, f"{side}_kps", list, origin), f"{side}_kps", origin),
-        box=read_box(field(document, f"{side}_bndbox", list, origin), origin),
-        mask=find_below([masks], f"{category}/{path.stem}.png", "mask", origin) if masks.is_dir() else None,
+        keypoints=entry.points(f"{side}_kps"),
+        box=entry.box(f"{side}_bndbox"),
+        mask=find_below([masks], f"{category}/{path.stem}.png", "mask", entry.origin) if masks.is_dir() else None,
     )
-
-
-def _read_names(document: dict[str, object], count: int, origin: str) -> tuple[str, ...]:
-    """The keypoints' identifiers, where the file has them."""
-    if "kps_ids" not in document:
-        return ()
-    names = tuple(str(identifier) for identifier in field(document, "kps_ids", list, origin))
-    if len(names) != count:
-        raise InputError(f"{origin}: {len(names)} kps_ids for {count} keypoints")
-    return names
-
-
-def _read_flag(document: dict[str, object], key: str, origin: str) -> int:
-    value = field(document, key, int, origin)
-    if value not in range(4):
-        raise InputError(f"{origin}: {key} must be 0, 1, 2 or 3, got {value}")
-    return value

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy as np
-
 from chmnet.data import Dataset, find_dataset
 from chmnet.data.making_pairs import Instance, outside
 from chmnet.data.pairs import AnnotatedImage, Pair, open_mask
@@ -62,12 +60,7 @@ class Summary:
 def summarise(name: str, root: str | Path, split: str = "test", track: Track = iter, **options: object) -> Summary:
     """Read a data set, open every image of it, and count; problems are collected, not raised.
 
-    Args:
-        name: one of :data:`chmnet.data.DATASETS`.
-        root: the folder that holds the data set.
-        split: ``train``, ``val`` or ``test``.
-        track: wraps the images, for a progress bar.
-        options: as for :func:`chmnet.data.load_pairs`.
+    Takes what :func:`chmnet.data.load_pairs` takes, and ``track``.
 
     Raises:
         InputError: there is no such data set, split or folder.
@@ -79,10 +72,9 @@ def summarise(name: str, root: str | Path, split: str = "test", track: Track = i
     sizes = _open_images(pairs, instances, problems, track)
     for pair in pairs:
         for side in (pair.source, pair.target):
-            problems += _wrong_keypoints(side.path, side.keypoints, sizes.get(side.path), pair.origin)
-            problems += _wrong_mask(side, sizes.get(side.path), pair.origin)
+            problems += _wrong_keypoints(side, sizes, pair.origin) + _wrong_mask(side, sizes, pair.origin)
     for one in instances:
-        problems += _wrong_keypoints(one.path, one.keypoints, sizes.get(one.path), one.origin)
+        problems += _wrong_keypoints(one, sizes, one.origin)
     problems += _wrong_sizes(instances, sizes)
     problems += _unknown_categories([*pairs, *instances], dataset)
     repeated = _repeated(pairs)
@@ -145,37 +137,36 @@ def _open_images(
     return sizes
 
 
-def _wrong_keypoints(path: Path, keypoints: np.ndarray, size: Size | None, origin: str) -> list[str]:
-    if size is None:
+def _wrong_keypoints(one: AnnotatedImage | Instance, sizes: dict[Path, Size], origin: str) -> list[str]:
+    if one.path not in sizes:
         return []
-    height, width = size
+    height, width = sizes[one.path]
     return [
-        f"{origin}: the keypoint ({x:.1f}, {y:.1f}) lies outside {path.name} of {width}×{height} pixels"
-        for x, y in keypoints[outside(keypoints, size)]
+        f"{origin}: the keypoint ({x:.1f}, {y:.1f}) lies outside {one.path.name} of {width}×{height} pixels"
+        for x, y in one.keypoints[outside(one.keypoints, (height, width))]
     ]
 
 
-def _wrong_mask(side: AnnotatedImage, size: Size | None, origin: str) -> list[str]:
-    if side.mask is None or size is None:
+def _wrong_mask(side: AnnotatedImage, sizes: dict[Path, Size], origin: str) -> list[str]:
+    if side.mask is None or side.path not in sizes:
         return []
     try:
         mask = open_mask(side.mask)
     except InputError as problem:
         return [f"{origin}: {problem}"]
-    if mask.shape != size:
+    if mask.shape != sizes[side.path]:
         return [f"{origin}: the mask {side.mask} is not of the size of its image"]
     return [] if mask.any() else [f"{origin}: the mask {side.mask} is empty"]
 
 
 def _wrong_sizes(instances: list[Instance], sizes: dict[Path, Size]) -> list[str]:
     """Images that were changed after they were annotated."""
-    wrong = []
-    for one in instances:
-        found = sizes.get(one.path, one.size)
-        if one.size is not None and found is not None and one.size != found:
-            recorded, real = (f"{size[1]}×{size[0]}" for size in (one.size, found))
-            wrong.append(f"{one.origin}: the image is said to have {recorded} pixels, but {one.path} has {real}")
-    return wrong
+    return [
+        f"{one.origin}: the image is said to have {one.size[1]}×{one.size[0]} pixels, "
+        f"but {one.path} has {sizes[one.path][1]}×{sizes[one.path][0]}"
+        for one in instances
+        if one.size is not None and sizes.get(one.path, one.size) != one.size
+    ]
 
 
 def _unknown_categories(annotated: list[Pair | Instance], dataset: Dataset) -> list[str]:
