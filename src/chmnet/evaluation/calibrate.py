@@ -45,20 +45,14 @@ def collect_evidence(
 ) -> Evidence:
     """Match annotated pairs, and note at each keypoint what the scores show and whether the match is correct.
 
-    Args:
-        pairs: with keypoints.
-        model: the network.
-        track: wraps the pairs, for a progress bar.
-        device: where the network computes.
+    ``track`` wraps the pairs, for a progress bar; ``device`` is where the network computes.
 
     Raises:
         InputError: there are too few keypoints.
     """
-    found: list[tuple[np.ndarray, ...]] = []
     with FeatureCache[Features]() as cache:
         matcher = Matcher(model, device, cache=cache)
-        for pair in track(pairs):
-            found.append(_at_keypoints(pair, matcher.match(pair.source.path, pair.target.path)))
+        found = [_at_keypoints(pair, matcher.match(pair.source.path, pair.target.path)) for pair in track(pairs)]
     total = sum(len(correct) for *_, correct in found)
     if total < LEAST_KEYPOINTS:
         raise InputError(f"the pairs have {total} keypoints; a calibration needs at least {LEAST_KEYPOINTS}")
@@ -95,9 +89,8 @@ def fit_calibration(
     from scipy.optimize import minimize  # takes a second to import, and few need it
 
     if correct.all() or not correct.any():
-        raise InputError(
-            "a calibration needs correct and wrong matches, these are all of one kind; use other or more pairs"
-        )
+        kinds = "correct and wrong matches, these are all of one kind"
+        raise InputError(f"a calibration needs {kinds}; use other or more pairs")
     columns = np.column_stack([np.ones(len(evidence)), -evidence])
     ridge = np.array([0.0] + [_RIDGE] * evidence.shape[1])
 

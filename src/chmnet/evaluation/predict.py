@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,8 @@ from chmnet.matcher import Matcher
 from chmnet.metrics import Prediction, Protocol, inside
 from chmnet.nn.chmnet import CHMNet
 from chmnet.result import MatchResult
+
+_open_mask = lru_cache(maxsize=64)(open_mask)  # an image is in many pairs
 
 
 def predict(
@@ -60,12 +61,9 @@ def _grid_matches(pair: Pair, result: MatchResult) -> GridMatches:
     grid = grid_points((GRID_SIDE, GRID_SIDE), like=torch.zeros(1, dtype=torch.float64)).flatten(0, 1)
     source = normalised_to_pixels(grid.numpy(), result.source_size)
     target = result.locate(source)
-    scores = result.scores_at(source, target)
-    return GridMatches(
-        scores,
-        _inside_object(source, pair.source, result.source_size),
-        _inside_object(target, pair.target, result.target_size),
-    )
+    source_inside = _inside_object(source, pair.source, result.source_size)
+    target_inside = _inside_object(target, pair.target, result.target_size)
+    return GridMatches(result.scores_at(source, target), source_inside, target_inside)
 
 
 def _inside_object(points: np.ndarray, side: AnnotatedImage, size: Size) -> np.ndarray:
@@ -76,11 +74,6 @@ def _inside_object(points: np.ndarray, side: AnnotatedImage, size: Size) -> np.n
         return inside(points, mask)
     assert side.box is not None, "check_pairs was not called"
     return inside(points, side.box)
-
-
-@lru_cache(maxsize=64)  # an image is in many pairs
-def _open_mask(path: Path) -> np.ndarray:
-    return open_mask(path)
 
 
 def check_pairs(pairs: list[Pair], protocol: Protocol, clutter: bool) -> None:

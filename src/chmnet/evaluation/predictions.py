@@ -19,6 +19,7 @@ from chmnet.metrics import Prediction
 FORMAT = "chmnet-predictions-1"
 GRID_SIDE = 20
 """Candidate matches of the clutter measure: a regular grid of this many points a side."""
+_SIDES = ("source_inside", "target_inside")
 
 
 @dataclass(frozen=True)
@@ -81,10 +82,8 @@ class PredictionFile:
             self.header = header
         elif self.header not in (header, replace(header, clutter=True)):
             names = [name for name, value in asdict(header).items() if value != getattr(self.header, name)]
-            raise InputError(
-                f"{self.path} holds predictions of another run (different {', '.join(names)}); "
-                "name another file, or delete it"
-            )
+            other = f"another run (different {', '.join(names)})"
+            raise InputError(f"{self.path} holds predictions of {other}; name another file, or delete it")
 
     def add(self, prediction: Prediction, grid: GridMatches | None = None, seconds: float = 0.0) -> None:
         """Append one pair's predictions; grids stay on disk, see :meth:`grids`."""
@@ -98,11 +97,9 @@ class PredictionFile:
         self.predictions[prediction.pair] = prediction
         self.seconds += record["seconds"]
         if grid is not None:
-            record["grid"] = {
-                "scores": _encode(grid.scores.astype("<f4")),
-                "source_inside": _encode(np.packbits(grid.source_inside)),
-                "target_inside": _encode(np.packbits(grid.target_inside)),
-            }
+            sides = {side: np.packbits(getattr(grid, side)) for side in _SIDES}
+            arrays = {"scores": grid.scores.astype("<f4"), **sides}
+            record["grid"] = {name: base64.b64encode(array.tobytes()).decode() for name, array in arrays.items()}
         self._journal.add(record)
 
     @property
@@ -138,9 +135,7 @@ class PredictionFile:
 def open_predictions(header: Header, path: Path | None = None) -> PredictionFile:
     """The file of a run, to begin or to resume; complete, there is nothing left to predict.
 
-    Args:
-        header: what the run is.
-        path: the file; ``None``: one in the cache folder, with a name that only this run has.
+    Without a ``path`` it lies in the cache folder, with a name that only this run has.
 
     Raises:
         InputError: the file is something else or belongs to another run, or it cannot be written.
@@ -150,9 +145,8 @@ def open_predictions(header: Header, path: Path | None = None) -> PredictionFile
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InputError(
-                f"cannot make the folder {folder}: {error.strerror}; name a file with --predictions"
-            ) from None
+            reason = f"{error.strerror}; name a file with --predictions"
+            raise InputError(f"cannot make the folder {folder}: {reason}") from None
         path = folder / f"{hashlib.sha256(repr(header).encode()).hexdigest()[:32]}.jsonl"
     file = PredictionFile(path)
     file.start(header)
@@ -193,12 +187,5 @@ def fingerprint(pairs: Iterable[Pair]) -> str:
 
 def _decode_grid(grid: dict[str, str]) -> GridMatches:
     scores = np.frombuffer(base64.b64decode(grid["scores"]), dtype="<f4")
-    inside = [
-        np.unpackbits(np.frombuffer(base64.b64decode(grid[side]), dtype=np.uint8), count=len(scores)) > 0
-        for side in ("source_inside", "target_inside")
-    ]
-    return GridMatches(scores, *inside)
-
-
-def _encode(values: np.ndarray) -> str:
-    return base64.b64encode(values.tobytes()).decode("ascii")
+    packed = [np.frombuffer(base64.b64decode(grid[side]), dtype=np.uint8) for side in _SIDES]
+    return GridMatches(scores, *(np.unpackbits(bits, count=len(scores)) > 0 for bits in packed))

@@ -107,10 +107,7 @@ def write_report(
 
     Args:
         path: ``.html`` or ``.md``.
-        result: from :func:`chmnet.evaluation.evaluate`.
-        pairs: the pairs that were scored.
-        file: their predictions.
-        protocol: how PCK was computed.
+        result: from :func:`chmnet.evaluation.evaluate`, given ``pairs``, ``file`` and ``protocol``.
         overwrite: whether an existing file may be replaced.
     """
     title = f"{result['model']['name']} on {result['dataset']} ({result['split']})"
@@ -123,18 +120,12 @@ def write_report(
 def _sections(
     result: dict[str, Any], pairs: list[Pair], file: PredictionFile, protocol: Protocol
 ) -> Iterator[Section]:
-    alphas = list(result["pck"])
+    alphas = [f"PCK@{alpha}" for alpha in result["pck"]]
     rows = [[name, *_numbers(values)] for name, values in result["per_class"].items()]
     rows.append(["all", *_numbers(result["pck"])])
     left_out = " Pairs of the training list are left out." if result.get("deduplicated") else ""
-    yield (
-        "Result",
-        [
-            result["protocol"]["description"] + ".",
-            f"{result['pairs']} pairs, {result['keypoints']} keypoints.{left_out}",
-            Table(["class", *(f"PCK@{alpha}" for alpha in alphas)], rows),
-        ],
-    )
+    counts = f"{result['pairs']} pairs, {result['keypoints']} keypoints.{left_out}"
+    yield "Result", [result["protocol"]["description"] + ".", counts, Table(["class", *alphas], rows)]
     points = curve(pairs, file.predictions.values(), protocol, CURVE_ALPHAS)
     figure = plot_pck({result["model"]["name"]: points})
     yield "PCK over the tolerance", [_plot(figure, "Share of keypoints within α times the protocol's length.")]
@@ -144,7 +135,7 @@ def _sections(
             for flag, levels in result["difficulty"].items()
             for level, entry in levels.items()
         ]
-        yield "Difficulty", [Table(["annotated as", "pairs", *(f"PCK@{alpha}" for alpha in alphas)], rows)]
+        yield "Difficulty", [Table(["annotated as", "pairs", *alphas], rows)]
     if "clutter" in result:
         clutter = result["clutter"]
         line = list(zip(clutter["recall"], clutter["precision"], strict=True))
@@ -162,9 +153,8 @@ def _example_sections(pairs: list[Pair], file: PredictionFile, protocol: Protoco
     """Best, median and worst pairs, by the largest α and then by the smaller ones."""
     by_name = {pair.name: pair for pair in pairs}
     scores = per_pair(pairs, file.predictions.values(), protocol)
-    order = sorted(
-        scores, key=lambda name: [scores[name][alpha] for alpha in sorted(protocol.alphas, reverse=True)]
-    )
+    largest_first = sorted(protocol.alphas, reverse=True)
+    order = sorted(scores, key=lambda name: [scores[name][alpha] for alpha in largest_first])
     middle = max(0, len(order) // 2 - PAIRS_SHOWN // 2)
     chosen = {
         "Best pairs": order[::-1][:PAIRS_SHOWN],
@@ -174,14 +164,9 @@ def _example_sections(pairs: list[Pair], file: PredictionFile, protocol: Protoco
     for title, names in chosen.items():
         blocks: list[Block] = ["Circles are the truth, crosses the predictions; a line joins the two."]
         for name in names:
-            pair, prediction = by_name[name], file.predictions[name]
-            drawing = draw_errors(
-                to_picture(pair.source.path),
-                to_picture(pair.target.path),
-                pair.source.keypoints,
-                prediction.points,
-                pair.target.keypoints,
-            )
+            pair, found = by_name[name], file.predictions[name].points
+            source, target = to_picture(pair.source.path), to_picture(pair.target.path)
+            drawing = draw_errors(source, target, pair.source.keypoints, found, pair.target.keypoints)
             figures = ", ".join(f"{value:.0f} % at {alpha_key(alpha)}" for alpha, value in scores[name].items())
             blocks.append(Illustration(_encoded(drawing), "jpeg", f"{pair.category}, {name}: {figures}"))
         yield title, blocks

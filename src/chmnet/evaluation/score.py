@@ -7,32 +7,20 @@ import numpy as np
 from chmnet.data.pairs import Pair
 from chmnet.errors import InputError
 from chmnet.evaluation.predictions import GRID_SIDE, PredictionFile
-from chmnet.metrics import (
-    SPAIR_FLAGS,
-    Clutter,
-    Protocol,
-    alpha_keys,
-    clutter_curve,
-    difficulty_table,
-    score,
-)
+from chmnet.metrics import SPAIR_FLAGS, Clutter, Protocol, alpha_keys, clutter_curve, difficulty_table, score
 
 CURVE_POINTS = 50
 """Entries of the precision-recall curve that are kept in JSON."""
 
 
 def evaluate(pairs: list[Pair], file: PredictionFile, protocol: Protocol) -> dict[str, Any]:
-    """Everything about a set of predictions, ready for JSON; PCK in percent.
+    """Everything about a complete file of predictions, ready for JSON; PCK in percent.
 
-    Args:
-        pairs: the pairs to score; predictions of others are ignored.
-        file: complete predictions.
-        protocol: how PCK is computed.
+    Predictions of pairs that are not in ``pairs`` are ignored.
     """
     if file.header is None or not file.complete:
-        raise InputError(
-            f"{file.path} holds only {len(file.predictions)} predictions; finish the evaluation first"
-        )
+        count = len(file.predictions)
+        raise InputError(f"{file.path} holds only {count} predictions; finish the evaluation first")
     total = score(pairs, file.predictions.values(), protocol)
     result: dict[str, Any] = {
         "dataset": file.header.dataset,
@@ -48,12 +36,10 @@ def evaluate(pairs: list[Pair], file: PredictionFile, protocol: Protocol) -> dic
     if total.excluded:
         result["pairs_without_keypoints"] = total.excluded
     if any(flag in pair.flags for pair in pairs for flag in SPAIR_FLAGS):
+        table = difficulty_table(pairs, file.predictions.values(), protocol)
         result["difficulty"] = {
-            flag: {
-                str(level): {"pairs": entry["pairs"], "pck": alpha_keys(entry["pck"])}
-                for level, entry in levels.items()
-            }
-            for flag, levels in difficulty_table(pairs, file.predictions.values(), protocol).items()
+            flag: {str(level): {**entry, "pck": alpha_keys(entry["pck"])} for level, entry in levels.items()}
+            for flag, levels in table.items()
         }
     if file.header.clutter:
         result["clutter"] = _clutter_as_json(clutter(pairs, file))

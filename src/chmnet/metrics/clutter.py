@@ -63,8 +63,7 @@ def clutter_curve(
     and area are 0.
 
     Args:
-        source_inside: whether the source end of each candidate lies on the object (:func:`inside`).
-        target_inside: likewise its target end.
+        source_inside, target_inside: whether that end of each candidate lies on the object (:func:`inside`).
         scores: of each candidate.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypedDict
 import numpy as np
 from jaxtyping import Bool, Float
 
-from chmnet.data.pairs import Pair
+from chmnet.data.pairs import AnnotatedImage, Pair
 from chmnet.errors import InputError
 from chmnet.geometry import Size, rescale_points
 from chmnet.metrics.protocol import Average, Protocol
@@ -91,17 +91,13 @@ def reference_length(pair: Pair, target_size: Size, protocol: Protocol) -> float
     single keypoint; ``bbox-legacy``: of the box around the target keypoints and (−2, −2), so the largest
     coordinate + 2 for keypoints inside their image.
 
-    Args:
-        pair: what was annotated.
-        target_size: (height, width) of the target's image file.
-        protocol: its ``space``, ``image_size`` and ``threshold`` are read.
+    ``target_size`` is (height, width) of the target's image file.
 
     Raises:
         InputError: the pair has no box or no keypoints to measure, or what it has is not usable.
 
     Example:
         >>> from pathlib import Path
-        >>> from chmnet.data.pairs import AnnotatedImage
         >>> image = AnnotatedImage(Path("duck.png"), np.array([[10.0, 20.0], [70.0, 100.0]]))
         >>> pair = Pair("duck-duck", "duck", image, image)
         >>> for threshold in ("img", "bbox-kp", "bbox-legacy"):
@@ -115,9 +111,9 @@ def reference_length(pair: Pair, target_size: Size, protocol: Protocol) -> float
     if protocol.threshold == "img":
         return float(max(protocol.image_size if protocol.space == "resized" else target_size))
     if protocol.threshold == "bbox":
-        corners = _box_corners(pair)
+        corners = _box_corners(pair.target, pair.name)
     else:
-        corners = _target_keypoints(pair)
+        corners = _rows(pair.target.keypoints, f"pair {pair.name}: the target's keypoints")
         if len(corners) == 0:
             raise InputError(f"pair {pair.name} has no keypoints: the threshold {protocol.threshold} needs them")
     corners = _to_space(corners, target_size, protocol)
@@ -139,7 +135,6 @@ def correct(pair: Pair, prediction: Prediction, protocol: Protocol) -> dict[floa
 
     Example:
         >>> from pathlib import Path
-        >>> from chmnet.data.pairs import AnnotatedImage
         >>> image = AnnotatedImage(Path("duck.png"), np.array([[10.0, 20.0], [70.0, 100.0]]))
         >>> points = np.array([[10.0, 20.0], [90.0, 100.0]])  # 20 px to the right are 12 px of 240
         >>> prediction = Prediction("duck-duck", points, (200, 400), (200, 400))
@@ -147,11 +142,11 @@ def correct(pair: Pair, prediction: Prediction, protocol: Protocol) -> dict[floa
         >>> {alpha: hit.tolist() for alpha, hit in found.items()}
         {0.04: [True, False], 0.05: [True, True]}
     """
-    truth, points = _target_keypoints(pair), _predicted_points(pair, prediction)
+    truth = _rows(pair.target.keypoints, f"pair {pair.name}: the target's keypoints")
+    points = _predicted_points(pair, prediction)
     length = reference_length(pair, prediction.target_size, protocol)
-    truth = _to_space(truth, prediction.target_size, protocol)
-    points = _to_space(points, prediction.target_size, protocol)
-    distances = np.hypot(*(points - truth).T)
+    found, wanted = (_to_space(rows, prediction.target_size, protocol) for rows in (points, truth))
+    distances = np.hypot(*(found - wanted).T)
     return {alpha: hits(distances, alpha * length) for alpha in protocol.alphas}
 
 
@@ -159,33 +154,24 @@ def _to_space(points: Float[np.ndarray, "n 2"], size: Size, protocol: Protocol) 
     return rescale_points(points, size, protocol.image_size) if protocol.space == "resized" else points
 
 
-def _box_corners(pair: Pair) -> Float[np.ndarray, "2 2"]:
-    if pair.target.box is None:
-        raise InputError(
-            f"pair {pair.name} has no box of the target's object; use threshold bbox-kp or img instead of bbox"
-        )
-    corners = np.array(pair.target.box, dtype=np.float64).reshape(2, 2)
+def _box_corners(target: AnnotatedImage, pair: str) -> Float[np.ndarray, "2 2"]:
+    if target.box is None:
+        raise InputError(f"pair {pair} has no box of the target's object; use threshold bbox-kp or img, not bbox")
+    corners = np.array(target.box, dtype=np.float64).reshape(2, 2)
     sides = corners[1] - corners[0]
     if not (np.isfinite(sides).all() and sides.min() >= 0 and sides.max() > 0):
-        raise InputError(
-            f"pair {pair.name}: the target's box must be left, top, right, bottom around something, "
-            f"got {pair.target.box}"
-        )
+        expected = "left, top, right, bottom around something"
+        raise InputError(f"pair {pair}: the target's box must be {expected}, got {target.box}")
     return corners
-
-
-def _target_keypoints(pair: Pair) -> Float[np.ndarray, "n 2"]:
-    return _rows(pair.target.keypoints, f"pair {pair.name}: the target's keypoints")
 
 
 def _predicted_points(pair: Pair, prediction: Prediction) -> Float[np.ndarray, "n 2"]:
     if prediction.pair != pair.name:
         raise InputError(f"the prediction is of pair {prediction.pair}, not of pair {pair.name}")
     points = _rows(prediction.points, f"pair {pair.name}: the predicted points")
-    if len(points) != len(pair.target.keypoints):
-        raise InputError(
-            f"pair {pair.name} has {len(pair.target.keypoints)} keypoints, the prediction {len(points)} points"
-        )
+    count = len(pair.target.keypoints)
+    if len(points) != count:
+        raise InputError(f"pair {pair.name} has {count} keypoints, the prediction {len(points)} points")
     return points
 
 
@@ -221,7 +207,6 @@ def score(pairs: Iterable[Pair], predictions: Iterable[Prediction], protocol: Pr
 
     Example:
         >>> from pathlib import Path
-        >>> from chmnet.data.pairs import AnnotatedImage
         >>> image = AnnotatedImage(Path("duck.png"), np.array([[10.0, 20.0], [70.0, 100.0]]))
         >>> prediction = Prediction("a", np.array([[10.0, 20.0], [0.0, 0.0]]), (200, 400), (200, 400))
         >>> score([Pair("a", "duck", image, image)], [prediction], Protocol()).pck
@@ -250,7 +235,6 @@ def difficulty_table(
 
     Example:
         >>> from pathlib import Path
-        >>> from chmnet.data.pairs import AnnotatedImage
         >>> image = AnnotatedImage(Path("duck.png"), np.array([[10.0, 20.0]]))
         >>> prediction = Prediction("a", np.array([[10.0, 20.0]]), (200, 400), (200, 400))
         >>> pair = Pair("a", "duck", image, image, flags={"viewpoint": 2})
@@ -281,7 +265,6 @@ def curve(
 
     Example:
         >>> from pathlib import Path
-        >>> from chmnet.data.pairs import AnnotatedImage
         >>> image = AnnotatedImage(Path("duck.png"), np.array([[10.0, 20.0]]))
         >>> prediction = Prediction("a", np.array([[50.0, 20.0]]), (200, 400), (200, 400))
         >>> curve([Pair("a", "duck", image, image)], [prediction], Protocol(), [0.05, 0.1])
@@ -301,7 +284,6 @@ def per_pair(
 
     Example:
         >>> from pathlib import Path
-        >>> from chmnet.data.pairs import AnnotatedImage
         >>> image = AnnotatedImage(Path("duck.png"), np.array([[10.0, 20.0]]))
         >>> prediction = Prediction("a", np.array([[50.0, 20.0]]), (200, 400), (200, 400))
         >>> per_pair([Pair("a", "duck", image, image)], [prediction], Protocol())

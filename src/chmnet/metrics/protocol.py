@@ -4,7 +4,6 @@
 PCK at α = 0.05, 0.1 in 240×240 px (resized), threshold α × longer side of the image (img), mean over pairs (pair)
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -64,7 +63,7 @@ class Protocol(TomlConfig):
         if not self.alphas or len(set(self.alphas)) < len(self.alphas):
             raise ConfigError(f"alphas must be one or more different numbers, got {list(self.alphas)}")
         for alpha in self.alphas:
-            if not (math.isfinite(alpha) and 0 <= alpha <= 1):
+            if not 0 <= alpha <= 1:
                 raise ConfigError(f"alphas are shares of a length, from 0 to 1, got {alpha}; 5 % is 0.05")
         if len(self.image_size) != 2 or min(self.image_size) < 1:
             raise ConfigError(f"image_size must be (height, width) of at least 1 px, got {self.image_size}")
@@ -72,11 +71,9 @@ class Protocol(TomlConfig):
     def describe(self) -> str:
         """The protocol in one line, for people."""
         height, width = self.image_size
-        space = (
-            f"{width}×{height} px (resized)" if self.space == "resized" else "pixels of the image file (original)"
-        )
+        size = f"{width}×{height} px" if self.space == "resized" else "pixels of the image file"
         return (
-            f"PCK at α = {', '.join(map(alpha_key, self.alphas))} in {space}, "
+            f"PCK at α = {', '.join(map(alpha_key, self.alphas))} in {size} ({self.space}), "
             f"threshold α × {_LENGTHS[self.threshold]} ({self.threshold}), "
             f"{_AVERAGES[self.average]} ({self.average})"
         )
