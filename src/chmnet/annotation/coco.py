@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ import numpy as np
 from chmnet import __version__
 from chmnet.annotation.records import POINT_DECIMALS, Moved, Propagated, mean_confidence
 from chmnet.data.coco import Category, Labels
-from chmnet.data.making_pairs import Instance
 from chmnet.geometry import Size, clip_points
 
 VISIBLE, NOT_VISIBLE, NOT_LABELLED = 2, 1, 0
@@ -51,7 +51,6 @@ def to_coco(
         labels: what was propagated.
         found: the results, one a picture.
         output: where the document will be written.
-        origin: the model and the threshold.
         include_sources: whether the labelled pictures come first, with their own annotations.
     """
     document: Json = {
@@ -70,19 +69,15 @@ def to_coco(
         "categories": [_describe_category(category) for category in labels.categories],
     }
     categories = {category.name: category for category in labels.categories}
-    if include_sources:
-        for path in dict.fromkeys(instance.path for instance in labels.instances):
-            members = [instance for instance in labels.instances if instance.path == path]
-            assert members[0].size is not None, "the labels were not checked"
-            image = _add_image(document, path, members[0].size, output)
-            for instance in members:
-                _add_annotation(document, image, categories[instance.category], _describe_source(instance))
-    for result in found:
-        image = _add_image(document, result.path, result.size, output)
+    for result in [*(_as_given(labels) if include_sources else ()), *found]:
+        (height, width), image = result.size, len(document["images"]) + 1
+        name = _relative(result.path, output)
+        document["images"].append({"id": image, "file_name": name, "width": width, "height": height})
         for moved in result.objects:
-            category = categories[moved.category]
+            category, number = categories[moved.category], len(document["annotations"]) + 1
             fields = _describe(moved, result.size, category, origin.minimum_confidence)
-            _add_annotation(document, image, category, fields)
+            place = {"id": number, "image_id": image, "category_id": category.identifier}
+            document["annotations"].append(place | fields)
     return document
 
 
@@ -103,44 +98,33 @@ def _describe(moved: Moved, size: Size, category: Category, minimum_confidence: 
     doubtful = doubtful_keypoints(moved, size, minimum_confidence)
     placed = ~np.isnan(moved.points).any(axis=1)
     visibility = np.where(placed, np.where(doubtful, NOT_VISIBLE, VISIBLE), NOT_LABELLED)
-    return {
-        **_describe_points(clip_points(moved.points, size), visibility, size),
-        "score": mean_confidence(moved),
-        "keypoint_confidence": moved.confidence.tolist(),
-        "needs_review": bool(doubtful.any()),
-        "review_keypoints": [
-            name for name, review in zip(category.keypoint_names, doubtful, strict=True) if review
-        ],
-    }
-
-
-def _describe_source(instance: Instance) -> Json:
-    """A labelled object as it was given: certain, and not for review."""
-    assert instance.size is not None, "the labels were not checked"
-    placed = ~np.isnan(instance.keypoints).any(axis=1)
-    return {
-        **_describe_points(instance.keypoints, np.where(placed, VISIBLE, NOT_LABELLED), instance.size),
-        "score": 1.0,
-        "keypoint_confidence": placed.astype(float).tolist(),
-        "needs_review": False,
-        "review_keypoints": [],
-    }
-
-
-def _describe_points(points: np.ndarray, visibility: np.ndarray, size: Size) -> Json:
-    placed = visibility > NOT_LABELLED
-    rows = np.where(placed[:, None], points, 0.0).round(POINT_DECIMALS)
+    rows = np.where(placed[:, None], clip_points(moved.points, size), 0.0).round(POINT_DECIMALS)
     box = _box(rows[placed], size)
     return {
         "keypoints": [
-            value for (x, y), v in zip(rows.tolist(), visibility.tolist(), strict=True) for value in (x, y, v)
+            value for point, v in zip(rows.tolist(), visibility.tolist(), strict=True) for value in (*point, v)
         ],
         "num_keypoints": int(placed.sum()),
         "bbox": box,
         "area": round(box[2] * box[3], POINT_DECIMALS),
         "iscrowd": 0,
         "segmentation": [],
+        "score": mean_confidence(moved),
+        "keypoint_confidence": moved.confidence.tolist(),
+        "needs_review": bool(doubtful.any()),
+        "review_keypoints": list(compress(category.keypoint_names, doubtful)),
     }
+
+
+def _as_given(labels: Labels) -> list[Propagated]:
+    """The labelled pictures as if they had been found, with full confidence."""
+    given: dict[Path, Propagated] = {}
+    for instance in labels.instances:
+        assert instance.size is not None, "the labels were not checked"
+        confidence = (~np.isnan(instance.keypoints).any(axis=1)).astype(np.float64)
+        picture = given.setdefault(instance.path, Propagated(instance.path, instance.size, []))
+        picture.objects.append(Moved(instance.category, instance.keypoints, confidence))
+    return list(given.values())
 
 
 def _box(points: np.ndarray, size: Size) -> list[float]:
@@ -161,20 +145,6 @@ def _describe_category(category: Category) -> Json:
         "keypoints": list(category.keypoint_names),
         "skeleton": [list(bone) for bone in category.skeleton],
     }
-
-
-def _add_image(document: Json, path: Path, size: Size, output: Path) -> int:
-    height, width = size
-    number = len(document["images"]) + 1
-    document["images"].append(
-        {"id": number, "file_name": _relative(path, output), "width": width, "height": height}
-    )
-    return number
-
-
-def _add_annotation(document: Json, image: int, category: Category, fields: Json) -> None:
-    number = len(document["annotations"]) + 1
-    document["annotations"].append({"id": number, "image_id": image, "category_id": category.identifier, **fields})
 
 
 def _relative(path: Path, output: Path) -> str:

@@ -104,7 +104,6 @@ def label_pairs(
     Args:
         pairs: two pictures each, with the boxes of their objects; keypoints they have are ignored.
         members: models whose scores are added up.
-        config: which matches become keypoints.
         track: wraps the pairs, for a progress bar.
         device: where the networks compute.
 
@@ -125,10 +124,7 @@ def label_pairs(
 
 
 def _label(pair: Pair, matchers: Sequence[Matcher], config: LabellingConfig) -> tuple[np.ndarray, np.ndarray]:
-    """Points of a pair's objects that belong together, ``n`` rows (x, y) each in pixels of the whole pictures.
-
-    No rows where too few matches are confident.
-    """
+    """Matching points of a pair's objects, in pixels of the whole pictures; none where too few are confident."""
     source, target = crop(pair.source), crop(pair.target)
     scores = filter_in_place(torch.stack([scores_on_grid(one, source, target) for one in matchers]).mean(0))
     transfer = matchers[0].model.config.transfer.replace(temperature=1e-3)

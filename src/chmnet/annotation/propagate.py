@@ -67,9 +67,7 @@ def propagate(
             try:
                 target = matcher.extract(path, "target")
                 computed += 1
-                objects = [
-                    _move(category.name, labels.of(category), sources, target) for category in labels.categories
-                ]
+                objects = [_move(one.name, labels.of(one), sources, target) for one in labels.categories]
                 known[path] = file.add(path, target.view.size, objects)
             except InputError as error:
                 skipped.append(Skipped(path, str(error)))

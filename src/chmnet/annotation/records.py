@@ -69,10 +69,9 @@ class PartialFile:
         self._journal.read(self._take_line)
 
     def start(self, header: dict[str, Any], restart: bool = False) -> None:
-        """Begin a run, or resume one that has the same header.
+        """Begin a run, or resume one that has the same header: all that the results depend on.
 
         Args:
-            header: all that the results depend on.
             restart: whether the results of another run may be deleted.
 
         Raises:

@@ -38,11 +38,8 @@ def draw_sheet(
         drawing = draw_keypoints(to_picture(instance.path), instance.keypoints, None, skeleton, SIDE - 2 * FRAME)
         drawing = ImageOps.expand(drawing, FRAME, rgb(colour(0)))  # told apart from the results at a glance
         tiles.append((drawing, f"labelled: {_caption(instance.path.name, instance.category, several)}"))
-    ranked = sorted(
-        ((mean_confidence(moved), result, moved) for result in found for moved in result.objects),
-        key=lambda entry: entry[0],
-    )
-    for mean, result, moved in ranked[:most]:
+    objects = [(mean_confidence(moved), result, moved) for result in found for moved in result.objects]
+    for mean, result, moved in sorted(objects, key=lambda entry: entry[0])[:most]:
         try:
             picture = to_picture(result.path)
         except InputError:  # it was there a moment ago

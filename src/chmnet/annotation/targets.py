@@ -41,21 +41,18 @@ def find_pictures(paths: Sequence[Path], leave_out: Collection[Path] = ()) -> Fo
         ['b.JPG', 'a.png']
     """
     skipped: list[Skipped] = []
-    seen = {_identity(path) for path in leave_out}
-    pictures = []
+    pictures: dict[str, Path] = {}  # by the path with links followed, the same for every way to write it
     for path in paths:
         for candidate in _below(path, skipped) if path.is_dir() else [path]:
-            if _identity(candidate) not in seen:
-                seen.add(_identity(candidate))
-                pictures.append(candidate)
-    return Found(pictures, skipped)
+            pictures.setdefault(os.path.realpath(candidate), candidate)
+    left_out = set(map(os.path.realpath, leave_out))
+    return Found([path for place, path in pictures.items() if place not in left_out], skipped)
 
 
 def _below(folder: Path, skipped: list[Skipped]) -> list[Path]:
     def note(error: OSError) -> None:
-        skipped.append(
-            Skipped(Path(error.filename), f"the folder {error.filename} cannot be read: {error.strerror}")
-        )
+        reason = f"the folder {error.filename} cannot be read: {error.strerror}"
+        skipped.append(Skipped(Path(error.filename), reason))
 
     found = []
     for place, folders, files in os.walk(folder, onerror=note):
@@ -63,8 +60,3 @@ def _below(folder: Path, skipped: list[Skipped]) -> list[Path]:
         names = (name for name in sorted(files) if not name.startswith("."))
         found += [Path(place, name) for name in names if Path(name).suffix.lower() in SUFFIXES]
     return found
-
-
-def _identity(path: Path) -> str:
-    """The same for every way to write a path, links followed."""
-    return os.path.realpath(path)
