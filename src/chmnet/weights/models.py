@@ -95,11 +95,12 @@ def load_model(
         >>> load_model("nearest-neighbour").config.matching.kind
         'none'
     """
+    untrained = ", ".join(name for name, known in MODELS.items() if not known.file)
     if str(model) in MODELS:
         known = MODELS[str(model)]
         if known.file:
             if backbone not in ("", known.config.backbone.name) or changes:
-                raise WeightsError(f"{model} was trained as it is; only {', '.join(_untrained())} take changes")
+                raise WeightsError(f"{model} was trained as it is; only {untrained} take changes")
             return load_model_file(known.path, backbone_weights)
         chosen = _choose_backbone(known.config, backbone, backbone_weights)
         config = known.config.replace(backbone=chosen)
@@ -109,14 +110,8 @@ def load_model(
     if not (Path(model).suffix or Path(model).exists()):
         raise WeightsError(f"there is no model {str(model)!r}; use one of {', '.join(MODELS)}, or a file's path")
     if backbone or changes:
-        raise WeightsError(
-            f"{model} has its own backbone and configuration; only {', '.join(_untrained())} take others"
-        )
+        raise WeightsError(f"{model} has its own backbone and configuration; only {untrained} take others")
     return load_model_file(model, backbone_weights)
-
-
-def _untrained() -> list[str]:
-    return [name for name, known in MODELS.items() if not known.file]
 
 
 def _choose_backbone(config: ModelConfig, name: str, weights: str | Path) -> BackboneConfig:
@@ -132,18 +127,21 @@ def _choose_backbone(config: ModelConfig, name: str, weights: str | Path) -> Bac
 
 def _build(config: ModelConfig, weights: str | Path, prior: HoughPrior | None) -> CHMNet:
     if not weights and config.backbone.name != "efficientnet-lite0":
-        raise WeightsError(
-            f"{config.backbone.name} needs weights: name a file, or `published` to download torchvision's"
-        )
+        what = "name a file, or `published` to download torchvision's"
+        raise WeightsError(f"{config.backbone.name} needs weights: {what}")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = CHMNet(config)
     if prior is not None:
         apply_hough_prior(model.head, prior)
-    for backbone in (model.backbone, model.target_backbone):
-        if backbone is not None:
-            load_backbone_weights(backbone, weights or "package")
+    for backbone in _backbones(model):
+        load_backbone_weights(backbone, weights or "package")
     return model.eval()
+
+
+def _backbones(model: CHMNet) -> list[Backbone]:
+    """The one backbone, or that of each branch."""
+    return [model.backbone] if model.target_backbone is None else [model.backbone, model.target_backbone]
 
 
 def save_model(
@@ -225,17 +223,14 @@ def load_model_file(path: str | Path, backbone_weights: str | Path = "") -> CHMN
         load_exactly(model, tensors, path)
         return model.eval()
     if not backbone_weights and origin != "package":
-        raise WeightsError(
-            f"{Path(path).name} comes without its backbone ({origin}); name the file with its weights "
-            "(--backbone-weights)"
-        )
+        name = f"{Path(path).name} comes without its backbone ({origin})"
+        raise WeightsError(f"{name}; name the file with its weights (--backbone-weights)")
     load_exactly(model.head, {name.removeprefix("head."): tensor for name, tensor in tensors.items()}, path)
-    for backbone in (model.backbone, model.target_backbone):
-        if backbone is not None:
-            backbone.to_empty(device="cpu")
-            for buffer in backbone.buffers():  # a weight file may lack the number of batches, which nothing uses
-                buffer.zero_()
-            load_backbone_weights(backbone, backbone_weights or origin)
+    for backbone in _backbones(model):
+        backbone.to_empty(device="cpu")
+        for buffer in backbone.buffers():  # a weight file may lack the number of batches, which nothing uses
+            buffer.zero_()
+        load_backbone_weights(backbone, backbone_weights or origin)
     return model.eval()
 
 
@@ -276,13 +271,11 @@ def shrink_model_file(
         WeightsError: the file cannot be used, or its backbone is not that of the package it should come from.
     """
     model = load_model_file(path)
-    if backbone_weights == "package":
-        for backbone in (model.backbone, model.target_backbone):
-            if backbone is not None and not _is_packaged(backbone):
-                raise WeightsError(
-                    f"the backbone of {path} is not the package's: it was trained further, or kept in half "
-                    "precision; keep it in the file"
-                )
+    if backbone_weights == "package" and not all(map(_is_packaged, _backbones(model))):
+        raise WeightsError(
+            f"the backbone of {path} is not the package's: it was trained further, or kept in half precision; "
+            "keep it in the file"
+        )
     save_model(model, output, read_notes(path), overwrite, half, backbone_weights)
 
 
@@ -292,7 +285,7 @@ def save_calibrated(
     """Write a model file again with another calibration of its confidence; nothing else changes.
 
     Args:
-        path: a model file.
+        path: the model file to read.
         calibration: four numbers, see :class:`chmnet.config.ModelConfig`.
         output: the file to write.
         origin: what the calibration was fitted to, for people to read.
