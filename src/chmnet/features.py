@@ -277,7 +277,7 @@ class FeatureCache(Generic[Value]):
             if self._file is None:
                 self._file = tempfile.TemporaryFile(prefix="chmnet-features-")  # noqa: SIM115 (see close)
             for tensor in tensors:
-                axes = sorted(range(tensor.dim()), key=lambda axis, tensor=tensor: -tensor.stride(axis))
+                axes = sorted(range(tensor.dim()), key=[-step for step in tensor.stride()].__getitem__)
                 packed = tensor.detach().permute(axes).contiguous().cpu()
                 places.append((self._file.seek(0, os.SEEK_END), packed.shape, axes))
                 self._file.write(packed.view(torch.uint8).numpy().tobytes())

@@ -78,7 +78,7 @@ def match(
         from chmnet.weights import DEFAULT_MODEL
 
         pictures = Picture(source), Picture(target)
-        images = [picture.image for picture in pictures]  # read before the model, which takes longer
+        images = pictures[0].image, pictures[1].image  # read before the model, which takes longer
         io.check_inside(given, source, *images[0].size)
         name = model or DEFAULT_MODEL
         result = Matcher(name, device, memory_mb, backbone_weights=backbone_weights).match(*pictures)

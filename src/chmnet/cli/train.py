@@ -23,7 +23,7 @@ def train(
     ] = None,
     change: Annotated[
         list[str] | None,
-        option("KEY=VALUE", "Change the configuration: epochs=5, model.channels=4; repeatable.", "--set"),
+        option("KEY=VALUE", "Change the configuration: epochs=5, model.matching.channels=4; repeatable.", "--set"),
     ] = None,
     resume: Annotated[
         Path | None, option("FOLDER", "Resume the run of this folder; needs no configuration.")

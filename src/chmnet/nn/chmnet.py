@@ -78,8 +78,7 @@ class MatchingHead(nn.Module):
             last.reset_parameters()
             return first, last
         if isinstance(matching, RegularisedHoughConfig):
-            last = RegularisedHoughMatching() if matching.last_layer else nn.Identity()
-            return RegularisedHoughMatching(), last
+            return RegularisedHoughMatching(), RegularisedHoughMatching() if matching.last_layer else nn.Identity()
         if isinstance(matching, ConsensusConfig):
             return NeighbourhoodConsensus(matching.channels, matching.spatial_window), nn.Identity()
         return nn.Identity(), nn.Identity()
