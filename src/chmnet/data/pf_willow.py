@@ -2,17 +2,9 @@
 
 from pathlib import Path
 
+from chmnet.data import reading
 from chmnet.data.pairs import AnnotatedImage, Pair
-from chmnet.data.reading import (
-    OnProblem,
-    Row,
-    dataset_folder,
-    find_below,
-    read_pairs,
-    read_points,
-    read_table,
-    stop,
-)
+from chmnet.data.reading import OnProblem, Row, dataset_folder, find_below, read_points, read_table, stop
 from chmnet.errors import InputError
 
 FOLDER = "PF-WILLOW"
@@ -39,7 +31,7 @@ def load(root: str | Path, split: str = "test", on_problem: OnProblem = stop) ->
     """
     folder = dataset_folder(root, FOLDER)
     rows = read_table(folder / f"{split}_pairs.csv", COLUMNS)
-    return read_pairs(rows, lambda row: _read_pair(row, folder), on_problem)
+    return reading.read_pairs(rows, lambda row: _read_pair(row, folder), on_problem)
 
 
 def _read_pair(row: Row, folder: Path) -> Pair:

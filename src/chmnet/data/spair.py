@@ -2,18 +2,9 @@
 
 from pathlib import Path
 
+from chmnet.data import reading
 from chmnet.data.pairs import AnnotatedImage, Pair
-from chmnet.data.reading import (
-    Entry,
-    OnProblem,
-    check_same_number,
-    dataset_folder,
-    find_below,
-    read_json,
-    read_pairs,
-    read_text,
-    stop,
-)
+from chmnet.data.reading import Entry, OnProblem, dataset_folder, find_below, read_json, read_pairs, stop
 from chmnet.errors import InputError
 
 FOLDER = "SPair-71k"
@@ -50,7 +41,7 @@ def load(root: str | Path, split: str = "test", layout: str = "large", on_proble
         raise InputError(f"SPair-71k has no layout {layout!r}; it has {' and '.join(LAYOUTS)}")
     short_split = SPLIT_NAMES[split]
     path = folder / "Layout" / layout / f"{short_split}.txt"
-    lines = [(number, line.strip()) for number, line in enumerate(read_text(path).splitlines(), start=1)]
+    lines = [(number, line.strip()) for number, line in enumerate(reading.read_text(path).splitlines(), start=1)]
     named = [(name, f"{path} line {number}") for number, name in lines if name]
     if not named:
         raise InputError(f"{path} lists no pairs")
@@ -66,7 +57,7 @@ def _read_pair(name: str, origin: str, folder: Path, short_split: str) -> Pair:
     if not name.endswith(f":{category}"):
         raise InputError(f"{origin}: the category {category!r} is not the one in the pair's name")
     source, target = (_read_side(entry, side, category, folder) for side in ("src", "trg"))
-    check_same_number(source.keypoints, target.keypoints, origin)
+    reading.check_same_number(source.keypoints, target.keypoints, origin)
     names = entry.names("kps_ids") if "kps_ids" in entry else ()
     if "kps_ids" in entry and len(names) != len(source.keypoints):
         raise InputError(f"{origin}: {len(names)} kps_ids for {len(source.keypoints)} keypoints")
