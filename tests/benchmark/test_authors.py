@@ -53,15 +53,15 @@ def test_head_gives_the_same_numbers(changes: dict[str, Any]) -> None:
 
 
 def test_head_gives_the_same_gradients() -> None:
-    head = MatchingHead(ModelConfig.preset("reference"), 8)
+    head = MatchingHead(ModelConfig.preset("reference"), 8).double()
     baseline = BaselineHead(head)
-    source, target = torch.randn(1, 8, 4, 4), torch.randn(1, 8, 4, 4)
+    source, target = (torch.randn(1, 8, 4, 4, dtype=torch.float64) for _ in range(2))
     gradients = [
         torch.autograd.grad(one(source, target).sum(), list(one.parameters())) for one in (head, baseline)
     ]
     assert len(gradients[0]) == len(gradients[1]) == 7
     for expected, actual in zip(*gradients, strict=True):
-        torch.testing.assert_close(actual, expected.view_as(actual), rtol=1e-3, atol=1e-6)
+        torch.testing.assert_close(actual, expected.view_as(actual), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("branches", ["shared", "separate"])
