@@ -13,6 +13,7 @@ from PIL import Image, ImageColor, ImageDraw, ImageFont
 from chmnet.errors import InputError
 
 Colour = tuple[int, int, int]
+Fill = str | Colour
 
 # Okabe and Ito's colours: told apart by people with any kind of colour vision.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A7A00", "#000000")
@@ -57,13 +58,13 @@ def colour(number: int) -> str:
     return COLOURS[number % len(COLOURS)]
 
 
-def rgb(name: str | Colour) -> Colour:
+def rgb(name: Fill) -> Colour:
     """A colour as three numbers."""
     red, green, blue = ImageColor.getrgb(name)[:3] if isinstance(name, str) else name
     return red, green, blue
 
 
-def contrast(background: str | Colour) -> Colour:
+def contrast(background: Fill) -> Colour:
     """The colour of letters on a background: ink or paper, whichever can be read.
 
     Example:
@@ -141,7 +142,7 @@ class Canvas:
         self,
         start: Point,
         end: Point,
-        fill: str | Colour,
+        fill: Fill,
         width: float,
         opacity: float = 1.0,
         dashed: bool = False,
@@ -158,13 +159,13 @@ class Canvas:
             for a, b in pieces:
                 self._draw.line([*a, *b], (*shade, round(255 * opacity)), max(1, round(thickness * self.factor)))
 
-    def disc(self, centre: Point, radius: float, fill: str | Colour, border: float = 0.0) -> None:
+    def disc(self, centre: Point, radius: float, fill: Fill, border: float = 0.0) -> None:
         """A filled circle, with a light border around it."""
         if border:
             self._draw.ellipse(self._box(centre, radius + border), fill=PAPER)
         self._draw.ellipse(self._box(centre, radius), fill=rgb(fill))
 
-    def ring(self, centre: Point, radius: float, fill: str | Colour, width: float, halo: float = 0.0) -> None:
+    def ring(self, centre: Point, radius: float, fill: Fill, width: float, halo: float = 0.0) -> None:
         """A circle, ``width`` thick, whose outer radius is given."""
         if halo:
             thick = round((width + 2 * halo) * self.factor)
@@ -172,7 +173,7 @@ class Canvas:
         thick = max(1, round(width * self.factor))
         self._draw.ellipse(self._box(centre, radius), outline=rgb(fill), width=thick)
 
-    def cross(self, centre: Point, radius: float, fill: str | Colour, width: float, halo: float = 0.0) -> None:
+    def cross(self, centre: Point, radius: float, fill: Fill, width: float, halo: float = 0.0) -> None:
         """Two crossing diagonals of a square with half the side ``radius``."""
         x, y = np.asarray(centre, dtype=np.float64)
         for shade, thickness in _strokes(fill, width, halo):
@@ -181,13 +182,7 @@ class Canvas:
             self.line((x - reach, y + reach), (x + reach, y - reach), shade, thickness)
 
     def text(
-        self,
-        place: Point,
-        text: str,
-        size: float,
-        fill: str | Colour = INK,
-        anchor: str = "mm",
-        halo: bool = False,
+        self, place: Point, text: str, size: float, fill: Fill = INK, anchor: str = "mm", halo: bool = False
     ) -> None:
         """Letters; a halo, an outline in the opposite shade, makes them legible on any background."""
         self._draw.text(
@@ -206,7 +201,7 @@ class Canvas:
         x, y = np.asarray(centre, dtype=np.float64)
         self.text((x + reach, y - reach), text, size, anchor="ls", halo=True)
 
-    def numbered(self, centre: Point, label: str, fill: str | Colour, radius: float, hollow: bool = False) -> None:
+    def numbered(self, centre: Point, label: str, fill: Fill, radius: float, hollow: bool = False) -> None:
         """A point with a label inside: filled, or hollow for one that is doubtful."""
         border = max(1.0, radius / 6)
         self.disc(centre, radius, PAPER if hollow else fill, border)
@@ -228,7 +223,7 @@ class Canvas:
         return [x - reach, y - reach, x + reach, y + reach]
 
 
-def _strokes(fill: str | Colour, width: float, halo: float) -> list[tuple[Colour, float]]:
+def _strokes(fill: Fill, width: float, halo: float) -> list[tuple[Colour, float]]:
     """Colours and widths to draw one after the other: the halo first, if there is one."""
     return [*([(PAPER, width + 2 * halo)] if halo else []), (rgb(fill), width)]
 

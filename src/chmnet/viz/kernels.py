@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Shaped
-from PIL import Image
+from PIL import Image, ImageOps
 
 from chmnet.errors import InputError
 from chmnet.viz.canvas import FRAME, INK, PAPER, Canvas, Colour, font, map_colours
@@ -14,31 +14,23 @@ from chmnet.viz.panels import stack
 
 WEIGHTS = "YlGnBu"
 """Colours of weights: the darker, the larger; light ones hardly stand out from the paper."""
-
 LIGHTEST = 0.12
 """Where in the colour map the smallest weight lies."""
-
 CELL = 19
 """Pixels from one cell of a window to the next."""
-
 MAP_SIDE = 106
 """Pixels of a map with its border; windows of more than five cells have finer cells."""
-
 COLUMNS = 15
 """Maps in a line: as many as a window of 5 × 5 has distances."""
-
 SLICES_DRAWN = 9
 """Of kernels with more distinct slices, those nearest to the match's own scales are drawn."""
-
 CHANNELS_DRAWN = 4
 """Kernels drawn of a layer with several channels."""
-
 SHARING = {
     "psi": "shared by offset and positions (psi)",
     "iso": "shared by offset (iso)",
     "full": "none shared (full)",
 }
-
 TEXT = 15.0
 LABEL_WIDTH = 190
 
@@ -105,7 +97,8 @@ def draw_kernels(kernels: Sequence[tuple[str, np.ndarray]]) -> Image.Image:
     if not kernels:
         raise InputError("expected at least one kernel to draw, got none")
     words = [_words(line, TEXT) for line in READING]
-    return _with_margin(stack([stack(words), *(draw_kernel(kernel, title) for title, kernel in kernels)]))
+    page = stack([stack(words), *(draw_kernel(kernel, title) for title, kernel in kernels)])
+    return ImageOps.expand(page, round(TEXT), PAPER)
 
 
 def draw_kernel(kernel: Shaped[np.ndarray, "*taps"], title: str = "") -> Image.Image:
@@ -139,14 +132,7 @@ def draw_kernel(kernel: Shaped[np.ndarray, "*taps"], title: str = "") -> Image.I
         label = [] if kernel.ndim == 4 else _describe(one.steps)
         lines.append(_draw_slice(one.weights, low, high, label, lengths=number == 0))
     lines.append(_weight_bar(low, high))
-    return _with_margin(stack(lines, round(TEXT / 2)))
-
-
-def _with_margin(picture: Image.Image) -> Image.Image:
-    margin = round(TEXT)
-    page = Image.new("RGB", (picture.width + 2 * margin, picture.height + 2 * margin), PAPER)
-    page.paste(picture, (margin, margin))
-    return page
+    return ImageOps.expand(stack(lines, round(TEXT / 2)), round(TEXT), PAPER)
 
 
 def kernel_slices(kernel: Shaped[np.ndarray, "*taps"]) -> list[Slice]:
@@ -249,9 +235,8 @@ def _arrow(canvas: Canvas, start: np.ndarray, end: np.ndarray, shade: Colour, ce
     """An arrow, shifted to its right: the opposite arrow lies beside it."""
     along = (end - start) / np.linalg.norm(end - start)
     across = np.array([-along[1], along[0]])
-    start, end = (
-        point + 0.1 * cell * across for point in (start + 0.12 * cell * along, end - 0.12 * cell * along)
-    )
+    start = start + cell * (0.12 * along + 0.1 * across)
+    end = end - cell * (0.12 * along - 0.1 * across)
     canvas.line(start, end, shade, max(1.0, cell / 15))
     for turn in (1, -1):
         canvas.line(end, end - 0.22 * cell * (along + 0.6 * turn * across), shade, max(1.0, cell / 15))
@@ -304,17 +289,13 @@ def _length_name(squared: int) -> str:
 
 def _describe(steps: list[tuple[int, int]]) -> list[str]:
     """In words, for which scales of source and target a slice is used."""
-    names = [f"({_signed(source)}, {_signed(target)})" for source, target in steps]
+    signed = {step: f"{step:+d}".replace("-", "−") if step else "0" for pair in steps for step in pair}
+    names = [f"({signed[source]}, {signed[target]})" for source, target in steps]
     lines = [" ".join(names[first : first + 2]) for first in range(0, min(len(names), 6), 2)]
     if len(names) > 6:
         lines[-1] += " …"
-    apart = {abs(target - source) for source, target in steps}
-    if len(apart) > 1:
+    distance, *others = {abs(target - source) for source, target in steps}
+    if others:
         return ["scale steps:", *lines]
-    (distance,) = apart
     words = "same scale" if distance == 0 else f"scales {distance} step{'s' if distance > 1 else ''} apart"
     return [words, *lines]
-
-
-def _signed(step: int) -> str:
-    return "0" if step == 0 else f"{'+' if step > 0 else '−'}{abs(step)}"

@@ -65,12 +65,9 @@ def draw_errors(
     A line joins the two: its length is the error.
 
     Args:
-        source: RGB picture on the left.
-        target: RGB picture on the right.
-        source_points: ``n`` rows (x, y) in pixels of the source.
-        predicted: where they were found in the target.
+        source, target, source_points, side: as of :func:`chmnet.viz.draw_matches`.
+        predicted: ``n`` rows (x, y) in pixels of the target: where the points were found.
         truth: where they are.
-        side: largest height and width of each picture in the drawing, in pixels.
 
     Raises:
         InputError: the numbers of points differ, or a point is not finite.

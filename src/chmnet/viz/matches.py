@@ -48,9 +48,14 @@ def draw_matches(
         (276, 98)
     """
     check_pairs(source_points, target_points)
-    doubtful = _doubtful(len(source_points), confidence, doubtful_below)
-    names = _labels(len(source_points), labels)
-    strength = np.ones(len(source_points)) if confidence is None else np.nan_to_num(np.clip(confidence, 0, 1))
+    count = len(source_points)
+    for what, given in (("confidence", confidence), ("label", labels)):
+        if given is not None and len(given) != count:
+            raise InputError(f"each point needs one {what}, got {len(given)} for {count} points")
+    names = [str(number + 1) for number in range(count)] if labels is None else labels
+    values = np.ones(count) if confidence is None else np.asarray(confidence)
+    doubtful = [confidence is not None and not value >= doubtful_below for value in values.tolist()]
+    strength = np.nan_to_num(np.clip(values, 0, 1))
     order = np.argsort(strength, kind="stable").tolist()  # the most confident on top
     row, size = panels([source, target], side), sizes(side)
     starts, ends = row.on(0, source_points), row.on(1, target_points)
@@ -81,12 +86,7 @@ def draw_top_matches(
 
     Where neighbours stay neighbours the colours run as smoothly over the target as over the source.
 
-    Args:
-        source: RGB picture on the left.
-        target: RGB picture on the right.
-        source_points: ``n`` rows (x, y) in pixels of the source, the most confident first (drawn on top).
-        target_points: where they lie in the target.
-        side: largest height and width of each picture in the drawing, in pixels.
+    Arguments are those of :func:`draw_matches`; the most confident match comes first and is drawn on top.
 
     Raises:
         InputError: the numbers of points differ, or a point is not finite.
@@ -133,13 +133,7 @@ def draw_inside_matches(
 ) -> Image.Image:
     """Hundreds of matches in two colours: inside the objects (blue) and outside (red-orange).
 
-    Args:
-        source: RGB picture on the left.
-        target: RGB picture on the right.
-        source_points: ``n`` rows (x, y) in pixels of the source.
-        target_points: where they lie in the target.
-        inside: which of them have both ends inside the objects.
-        side: largest height and width of each picture in the drawing, in pixels.
+    Arguments are those of :func:`draw_matches`, and ``inside``, ``n``: which have both ends inside the objects.
 
     Raises:
         InputError: the numbers of points and of ``inside`` differ, or a point is not finite.
@@ -151,9 +145,7 @@ def draw_inside_matches(
     """
     for others in (target_points, inside):
         check_pairs(source_points, others)
-    order = np.argsort(
-        np.asarray(inside), kind="stable"
-    ).tolist()  # those outside first: they never hide the others
+    order = np.argsort(np.asarray(inside), kind="stable").tolist()  # outside first: they never hide the others
     shades = [colour(0) if right else colour(1) for right in inside]
     return _draw_many([source, target], [source_points, target_points], shades, order, side)
 
@@ -170,13 +162,9 @@ def draw_scales(
     """The winning scales of each match, as sizes of its circles (the paper's appendix A).
 
     Args:
-        source: RGB picture on the left.
-        target: RGB picture on the right.
-        source_points: ``n`` rows (x, y) in pixels of the source.
-        target_points: where they were found in the target.
+        source, target, source_points, target_points, side: as of :func:`draw_matches`.
         scales: ``n`` rows: the winning scale of the source and of the target, such as (1, √2).
         truth: where the points really lie in the target: drawn as crosses, with a line as long as the error.
-        side: largest height and width of each picture in the drawing, in pixels.
 
     Raises:
         InputError: the numbers of points and scales differ, or a number is not finite.
@@ -226,22 +214,6 @@ def _shares(points: np.ndarray) -> np.ndarray:
         return np.zeros((0, 2))
     low, high = points.min(axis=0), points.max(axis=0)
     return np.asarray((points - low) / np.maximum(high - low, 1e-9))
-
-
-def _doubtful(count: int, confidence: np.ndarray | None, below: float) -> list[bool]:
-    if confidence is None:
-        return [False] * count
-    if len(confidence) != count:
-        raise InputError(f"each point needs one confidence, got {len(confidence)} for {count} points")
-    return [not value >= below for value in np.asarray(confidence).tolist()]
-
-
-def _labels(count: int, labels: Sequence[str] | None) -> Sequence[str]:
-    if labels is None:
-        return [str(number + 1) for number in range(count)]
-    if len(labels) != count:
-        raise InputError(f"each point needs one label, got {len(labels)} for {count} points")
-    return labels
 
 
 def check_pairs(source_points: np.ndarray, others: np.ndarray) -> None:
