@@ -50,12 +50,12 @@ def conv_6d(x: Tensor, weight: Tensor) -> Tensor:
     """
     batch, _, sources, targets = x.shape[:4]
     outputs, _, source_taps, target_taps = weight.shape[:4]
-    slices = conv_4d(
-        rearrange(x, "b i s t ... -> (b s t) i ..."), rearrange(weight, "o i p q ... -> (o p q) i ...")
+    folded, kernels = (
+        rearrange(x, "b i s t ... -> (b s t) i ..."),
+        rearrange(weight, "o i p q ... -> (o p q) i ..."),
     )
-    slices = rearrange(
-        slices, "(b s t) (o p q) ... -> b o s t p q ...", b=batch, s=sources, o=outputs, p=source_taps
-    )
+    lengths = {"b": batch, "s": sources, "o": outputs, "p": source_taps}
+    slices = rearrange(conv_4d(folded, kernels), "(b s t) (o p q) ... -> b o s t p q ...", **lengths)
     output = x.new_zeros(batch, outputs, *x.shape[2:])
     for p, q in product(range(source_taps), range(target_taps)):
         source_here, source_there = _overlap(sources, p - source_taps // 2)
@@ -175,13 +175,10 @@ class BaselineHead(nn.Module):
         """Match two images whose pyramids are known."""
         scores = self.vote_over_scales(self.correlate(source, target))
         factor = self.config.output.upsample
-        (source_height, source_width), (target_height, target_width) = source.size, target.size
-        scores = _resize(
-            scores,
-            (factor * source_height, factor * source_width),
-            (factor * target_height, factor * target_width),
+        source_size, target_size = (
+            (factor * height, factor * width) for height, width in (source.size, target.size)
         )
-        scores = self.last(scores)
+        scores = self.last(_resize(scores, source_size, target_size))
         if self.config.output.activation == "softplus":
             scores = F.softplus(scores)
         return _mutual_filter(scores.clamp(min=0)) if self.config.output.mutual_filter else scores
@@ -255,10 +252,8 @@ def _resize(scores: Tensor, source_size: Size, target_size: Size) -> Tensor:
 def _mutual_filter(scores: Tensor) -> Tensor:
     """Soft mutual nearest neighbours over the matrix of all matches."""
     matrix = scores.flatten(4).flatten(2, 3)
-    best_source = matrix.max(dim=2, keepdim=True).values
-    best_target = matrix.max(dim=3, keepdim=True).values
-    best_source = torch.where(best_source == 0, 1e-30, best_source)
-    best_target = torch.where(best_target == 0, 1e-30, best_target)
+    best_source, best_target = (matrix.max(dim=dim, keepdim=True).values for dim in (2, 3))
+    best_source, best_target = (torch.where(best == 0, 1e-30, best) for best in (best_source, best_target))
     return (matrix * ((matrix / best_source) * (matrix / best_target))).view(scores.shape)
 
 
@@ -278,11 +273,9 @@ class PlainBackbone:
     def __init__(self, backbone: Backbone, device: str | None = None) -> None:
         self.layers, self.mean, self.deviation = backbone.layers, backbone.mean, backbone.deviation
         self.weights = {
-            name: torch.empty_like(tensor, device=device or tensor.device, memory_format=torch.contiguous_format)
+            name: tensor.to(device or tensor.device, copy=True, memory_format=torch.contiguous_format)
             for name, tensor in backbone.state_dict().items()
         }
-        for name, tensor in backbone.state_dict().items():
-            self.weights[name].copy_(tensor)
         self.lite = isinstance(backbone, EfficientNetLite0)
         self.epsilon = 1e-3 if self.lite else 1e-5
         if isinstance(backbone, ResNet):
@@ -299,17 +292,11 @@ class PlainBackbone:
                 found[name] = output
             if len(found) == len(set(self.layers)):
                 break
-        features = [
-            F.interpolate(found[layer], grid, mode="bilinear", align_corners=True)
-            if list(found[layer].shape[-2:]) != grid
-            else found[layer]
-            for layer in self.layers
-        ]
-        return (
-            torch.cat([F.normalize(feature, dim=1) for feature in features], 1)
-            if len(features) > 1
-            else features[0]
-        )
+        for name, output in found.items():
+            if list(output.shape[-2:]) != grid:
+                found[name] = F.interpolate(output, grid, mode="bilinear", align_corners=True)
+        features = [found[layer] for layer in self.layers]
+        return torch.cat([F.normalize(one, dim=1) for one in features], 1) if len(features) > 1 else features[0]
 
     def _convolve(self, x: Tensor, convolution: str, norm: str, stride: int = 1) -> Tensor:
         """Convolution, then batch norm with the statistics of training."""

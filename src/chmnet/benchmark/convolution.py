@@ -115,12 +115,7 @@ def _compare(
 
 def _task(candidate: Convolution, x: Tensor, weight: Tensor, backward: bool) -> Callable[[], Any]:
     if not backward:
-
-        def forward() -> Tensor:
-            with torch.no_grad():
-                return candidate(x, weight)
-
-        return forward
+        return partial(torch.no_grad()(candidate), x, weight)
     x, weight = x.clone().requires_grad_(), weight.clone().requires_grad_()
     gradient = torch.rand_like(x)
     return lambda: torch.autograd.grad(candidate(x, weight), [x, weight], gradient)

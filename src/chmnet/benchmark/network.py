@@ -13,15 +13,7 @@ from chmnet.benchmark import timing
 from chmnet.benchmark.authors import Baseline, BaselineHead, plain_vote
 from chmnet.benchmark.counts import STAGES
 from chmnet.benchmark.stages import time_stages
-from chmnet.benchmark.timing import (
-    KEYPOINTS,
-    Network,
-    match_pair,
-    peak_megabytes,
-    random_pair,
-    summary,
-    time_together,
-)
+from chmnet.benchmark.timing import KEYPOINTS, Network, match_pair, random_pair, summary, time_together
 from chmnet.geometry import Size
 from chmnet.matcher import Matcher
 from chmnet.nn.chmnet import CHMNet, MatchingHead, Pyramid
@@ -64,8 +56,7 @@ def measure_head(
     report["largest_difference"] = _largest_difference(forward(heads["model"]), forward(heads["baseline"]))
     for name, (function, candidates, runs) in passes.items():
         tasks = {candidate: partial(function, head) for candidate, head in candidates.items()}
-        peaks = {candidate: peak_megabytes(task) for candidate, task in tasks.items()}
-        report[name] = _rows(time_together(tasks, runs), peaks)
+        report[name] = _compare(tasks, runs)
     return report
 
 
@@ -99,8 +90,7 @@ def measure_training_step(
         name: partial(step, candidate, torch.optim.Adam(candidate.parameters(), lr=1e-6))
         for name, candidate in (("model", copy.deepcopy(head)), ("appendix-b", with_appendix_b))
     }
-    peaks = {name: peak_megabytes(task) for name, task in tasks.items()}
-    return {"in_channels": in_channels, "batch": batch, "step": _rows(time_together(tasks, repeats), peaks)}
+    return {"in_channels": in_channels, "batch": batch, "step": _compare(tasks, repeats)}
 
 
 def measure_pair(
@@ -187,6 +177,12 @@ def _pair_peaks(networks: Mapping[str, Network], size: Size, device: Device) -> 
         name: timing.pair_peak_megabytes(network.config, isinstance(network, Baseline), size, str(device))
         for name, network in networks.items()
     }
+
+
+def _compare(tasks: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, Any]:
+    """Peak memory, then time of each task."""
+    peaks = {name: timing.peak_megabytes(task) for name, task in tasks.items()}
+    return _rows(time_together(tasks, repeats), peaks)
 
 
 def _rows(seconds: Mapping[str, list[float]], peaks: Mapping[str, float | None]) -> dict[str, Any]:

@@ -9,17 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from chmnet.benchmark.counts import (
-    BACKBONE,
-    BEST_SCALES,
-    CORRELATION,
-    FILTER,
-    FIRST_VOTE,
-    LAST_VOTE,
-    PYRAMID,
-    STAGES,
-    TRANSFER,
-)
+from chmnet.benchmark import counts
 from chmnet.benchmark.timing import ImagePair, Network, wait_for_device
 
 
@@ -61,12 +51,12 @@ def time_stages(network: Network, pair: ImagePair) -> dict[str, float]:
     """
     stopwatch = Stopwatch()
     with torch.inference_mode(), _observed(network, stopwatch):
-        stopwatch.switch(BACKBONE)
+        stopwatch.switch(counts.BACKBONE)
         correlation = network(pair.source, pair.target)
-        stopwatch.switch(TRANSFER)
+        stopwatch.switch(counts.TRANSFER)
         network.transfer(correlation, pair.keypoints)
         seconds = stopwatch.stop()
-    return {stage: seconds.get(stage, 0.0) for stage in STAGES}
+    return {stage: seconds.get(stage, 0.0) for stage in counts.STAGES}
 
 
 @contextmanager
@@ -74,12 +64,12 @@ def _observed(network: Network, stopwatch: Stopwatch) -> Iterator[None]:
     head = network.head
     with ExitStack() as stack:
         for owner, method, before, after in (
-            (network, "features", BACKBONE, BACKBONE),
-            (head, "pyramid", PYRAMID, PYRAMID),
-            (head, "correlate", CORRELATION, FIRST_VOTE),
-            (head, "vote_over_scales", FIRST_VOTE, BEST_SCALES),
-            (head.first, "forward", FIRST_VOTE, BEST_SCALES),
-            (head.last, "forward", LAST_VOTE, FILTER),
+            (network, "features", counts.BACKBONE, counts.BACKBONE),
+            (head, "pyramid", counts.PYRAMID, counts.PYRAMID),
+            (head, "correlate", counts.CORRELATION, counts.FIRST_VOTE),
+            (head, "vote_over_scales", counts.FIRST_VOTE, counts.BEST_SCALES),
+            (head.first, "forward", counts.FIRST_VOTE, counts.BEST_SCALES),
+            (head.last, "forward", counts.LAST_VOTE, counts.FILTER),
         ):
             stack.enter_context(_replaced(owner, method, stopwatch, before, after))
         yield
