@@ -44,16 +44,13 @@ def measure_variants(
     return {"benchmarks": labels, "rows": rows}
 
 
-def pck_headings(figures: Figures) -> list[str]:
-    """Headings of the columns of :func:`pck_cells`."""
-    first = next(iter(figures["rows"].values()))["pck"]
-    return [f"{label} @{alpha}" for name, label in figures["benchmarks"].items() for alpha in first[name]]
-
-
-def pck_cells(figures: Figures, variant: str) -> list[str]:
-    """PCK of a variant: mean and deviation over its runs, for every benchmark and α."""
-    found = figures["rows"][variant]["pck"]
-    return [mean_and_deviation(values) for name in figures["benchmarks"] for values in found[name].values()]
+def pck_cells(figures: Figures, variant: str) -> dict[str, str]:
+    """PCK of a variant by heading: mean and deviation over its runs, for every benchmark and α."""
+    return {
+        f"{label} @{alpha}": mean_and_deviation(values)
+        for name, label in figures["benchmarks"].items()
+        for alpha, values in figures["rows"][variant]["pck"][name].items()
+    }
 
 
 def mean_and_deviation(values: Sequence[float]) -> str:

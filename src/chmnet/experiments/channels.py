@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from chmnet.experiments.ablation import measure_variants, pck_cells, pck_headings
+from chmnet.experiments.ablation import measure_variants, pck_cells
 from chmnet.experiments.published import CONSENSUS
-from chmnet.experiments.runner import Drawing, Experiment, Figures, Table
+from chmnet.experiments.runner import Drawing, Experiment, Figures, Table, to_table
 from chmnet.experiments.store import Store
 from chmnet.viz import plot_runs
 
@@ -37,19 +37,17 @@ def measure(store: Store) -> Figures:
 
 def tables(figures: Figures) -> list[Table]:
     """PCK by sharing and channels; consensus beside the paper's figures."""
-    rows = [
-        [sharing, str(channels), *pck_cells(figures, variant(sharing, channels))]
+    kernels = [
+        {"kernel, 4D-4D": sharing, "channels": str(channels), **pck_cells(figures, variant(sharing, channels))}
         for sharing in SHARINGS
         for channels in figures["channels"]
     ]
+    paper = {name: {"paper (NC-Net), PCK": f"{CONSENSUS[name]:.1f}"} for name in CONSENSUS_NAMES}
     consensus = [
-        [title, *pck_cells(figures, name), f"{CONSENSUS[name]:.1f}"] for name, title in CONSENSUS_NAMES.items()
+        {"neighbourhood consensus": title, **pck_cells(figures, name), **paper[name]}
+        for name, title in CONSENSUS_NAMES.items()
     ]
-    headings = pck_headings(figures)
-    return [
-        Table(["kernel, 4D-4D", "channels", *headings], rows),
-        Table(["neighbourhood consensus", *headings, "paper (NC-Net), PCK"], consensus),
-    ]
+    return [to_table(kernels), to_table(consensus)]
 
 
 def draw(store: Store, figures: Figures) -> Mapping[str, Drawing]:

@@ -8,10 +8,9 @@ from PIL import Image
 
 from chmnet.data import Pair
 from chmnet.experiments.runner import Drawing, Experiment, Figures, Table
-from chmnet.experiments.store import Model, Store
+from chmnet.experiments.store import Model, Store, open_pair
 from chmnet.matcher import Matcher
 from chmnet.metrics import inside
-from chmnet.pictures import to_picture
 from chmnet.viz import contact_sheet, draw_inside_matches, plot_precision_recall
 
 TOP = 300
@@ -80,7 +79,7 @@ def draw(store: Store, figures: Figures) -> Mapping[str, Drawing]:
 
 
 def _draw_pair(matcher: Matcher, pair: Pair) -> tuple[Image.Image, float]:
-    source, target = to_picture(pair.source.path), to_picture(pair.target.path)
+    source, target = open_pair(pair)
     matches = matcher.match(source, target).matches(TOP)
     assert pair.source.box is not None, "the benchmark has boxes"
     assert pair.target.box is not None, "the benchmark has boxes"

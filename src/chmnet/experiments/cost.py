@@ -3,12 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from matplotlib.figure import Figure
-
 from chmnet.config import BackboneConfig, ModelConfig
 from chmnet.experiments.ablation import MISSING
 from chmnet.experiments.published import METHODS
-from chmnet.experiments.runner import Drawing, Experiment, Figures, Table
+from chmnet.experiments.runner import Drawing, Experiment, Figures, Table, to_table
 from chmnet.experiments.store import Store
 from chmnet.viz import plot_bars
 from chmnet.weights import MODELS
@@ -55,38 +53,24 @@ def tables(figures: Figures) -> list[Table]:
     rows = []
     for title, row in figures["rows"].items():
         published = METHODS[PUBLISHED[title]] if title in PUBLISHED else None
+        model, baseline = row["model"], row["baseline"]
         rows.append(
-            [
-                title,
-                f"{row['parameters']['total'] / 1e6:.1f}",
-                f"{row['parameters']['votes']:,}",
-                f"{row['multiply_adds']['total'] / 1e9:.1f}",
-                f"{row['model']['median_ms']:.0f}",
-                f"{row['baseline']['median_ms']:.0f}",
-                f"{row['baseline']['model_is_faster']:.1f}",
-                _megabytes(row["model"]["peak_memory_mb"]),
-                _megabytes(row["baseline"]["peak_memory_mb"]),
-                MISSING if published is None else f"{published.giga_multiply_adds}",
-                MISSING if published is None else f"{published.milliseconds}",
-                MISSING if published is None else f"{published.gigabytes}",
-            ]
+            {
+                "network": title,
+                "parameters (M)": f"{row['parameters']['total'] / 1e6:.1f}",
+                "in votes": f"{row['parameters']['votes']:,}",
+                "multiply-adds (G)": f"{row['multiply_adds']['total'] / 1e9:.1f}",
+                f"ms on {row['threads']} threads": f"{model['median_ms']:.0f}",
+                "authors' way, ms": f"{baseline['median_ms']:.0f}",
+                "ratio": f"{baseline['model_is_faster']:.1f}",
+                "working memory (MB)": _megabytes(model["peak_memory_mb"]),
+                "authors' way, MB": _megabytes(baseline["peak_memory_mb"]),
+                "paper: FLOPs (G)": MISSING if published is None else f"{published.giga_multiply_adds}",
+                "paper: ms (GPU)": MISSING if published is None else f"{published.milliseconds}",
+                "paper: GB (GPU)": MISSING if published is None else f"{published.gigabytes}",
+            }
         )
-    threads = next(iter(figures["rows"].values()))["threads"]
-    headings = [
-        "network",
-        "parameters (M)",
-        "in votes",
-        "multiply-adds (G)",
-        f"ms on {threads} threads",
-        "authors' way, ms",
-        "ratio",
-        "working memory (MB)",
-        "authors' way, MB",
-        "paper: FLOPs (G)",
-        "paper: ms (GPU)",
-        "paper: GB (GPU)",
-    ]
-    return [Table(headings, rows)]
+    return [to_table(rows)]
 
 
 def _megabytes(value: float | None) -> str:
@@ -95,14 +79,11 @@ def _megabytes(value: float | None) -> str:
 
 def draw(store: Store, figures: Figures) -> Mapping[str, Drawing]:
     """Time of a pair here and the authors' way."""
-    rows = figures["rows"]
-    ways = {"here": "model", "the authors' way": "baseline"}
     groups = {
-        f"{words}: ms of a pair": {title: [row[key]["median_ms"]] for title, row in rows.items()}
-        for words, key in ways.items()
+        f"{words}: ms of a pair": {title: [row[key]["median_ms"]] for title, row in figures["rows"].items()}
+        for words, key in (("here", "model"), ("the authors' way", "baseline"))
     }
-    figure: Figure = plot_bars(groups, "milliseconds", from_zero=True)
-    return {"": figure}
+    return {"": plot_bars(groups, "milliseconds", from_zero=True)}
 
 
 EXPERIMENT = Experiment("cost", "What a pair costs", "table 1, FLOPs, time and memory", measure, tables, draw)

@@ -22,25 +22,18 @@ def measure(store: Store) -> Figures:
     layers = {sharing: _layers(store, sharing) for sharing in SHARINGS}
     for sharing, votes in layers.items():
         for vote, layer in votes.items():
-            kernel, psi = (
-                each[vote].kernel()[0, 0].detach().double() for each in (layers[sharing], layers["psi"])
-            )
-            taps = tap_groups(layer.spatial, layer.scale, "full")
-            offset, far, near = (
-                values.double()[taps.index] for values in (taps.offset, taps.far_distance, taps.near_distance)
-            )
+            kernel, psi = (one.kernel()[0, 0].detach().double() for one in (layer, layers["psi"][vote]))
+            taps = {way: tap_groups(layer.spatial, layer.scale, way) for way in SHARINGS}
+            full = taps["full"]
+            measures = full.offset, full.far_distance, full.near_distance
+            offset, far, near = (values.double()[full.index] for values in measures)
             rows[f"{sharing}, {vote}"] = {
                 "weights": layer.groups.number,
-                "chance": round(
-                    (tap_groups(layer.spatial, layer.scale, "psi").number - 1) / (kernel.numel() - 1), 3
-                ),
+                "chance": round((taps["psi"].number - 1) / (kernel.numel() - 1), 3),
                 "with_offset": _correlation(kernel, offset),
                 "with_distance": _correlation(kernel, far + near),
                 "with_psi": _correlation(kernel, psi),
-                **{
-                    f"explained_by_{way}": _explained(kernel, tap_groups(layer.spatial, layer.scale, way).index)
-                    for way in ("psi", "iso")
-                },
+                **{f"explained_by_{way}": _explained(kernel, taps[way].index) for way in ("psi", "iso")},
             }
     return {"rows": rows}
 
@@ -68,22 +61,19 @@ def _explained(kernel: Tensor, index: Tensor) -> float:
 
 def tables(figures: Figures) -> list[Table]:
     """Correlations from -1 to 1; explained variance from 0 to 1."""
-    keys = ["with_offset", "with_distance", "with_psi", "explained_by_psi", "chance", "explained_by_iso"]
+    headings = {
+        "with_offset": "correlation with offset",
+        "with_distance": "with distance",
+        "with_psi": "with the psi kernel",
+        "explained_by_psi": "variance that psi groups explain",
+        "chance": "of random weights",
+        "explained_by_iso": "that iso groups explain",
+    }
     rows = [
-        [title, f"{row['weights']:,}", *(f"{row[key]:.2f}" for key in keys)]
+        [title, f"{row['weights']:,}", *(f"{row[key]:.2f}" for key in headings)]
         for title, row in figures["rows"].items()
     ]
-    headings = [
-        "kernel",
-        "weights",
-        "correlation with offset",
-        "with distance",
-        "with the psi kernel",
-        "variance that psi groups explain",
-        "of random weights",
-        "that iso groups explain",
-    ]
-    return [Table(headings, rows)]
+    return [Table(["kernel", "weights", *headings.values()], rows)]
 
 
 def draw(store: Store, figures: Figures) -> Mapping[str, Drawing]:

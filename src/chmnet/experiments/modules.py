@@ -3,9 +3,9 @@
 import statistics
 from collections.abc import Mapping
 
-from chmnet.experiments.ablation import draw_runs, measure_variants, pck_cells, pck_headings
+from chmnet.experiments.ablation import draw_runs, measure_variants, pck_cells
 from chmnet.experiments.published import MODULES
-from chmnet.experiments.runner import Drawing, Experiment, Figures, Table
+from chmnet.experiments.runner import Drawing, Experiment, Figures, Table, to_table
 from chmnet.experiments.store import Store
 
 NAMES = {
@@ -27,10 +27,7 @@ def measure(store: Store) -> Figures:
 
 def tables(figures: Figures) -> list[Table]:
     """PCK, and the loss against the whole network beside the paper's loss on PF-PASCAL."""
-    first = Table(
-        ["network", *pck_headings(figures)],
-        [[title, *pck_cells(figures, variant)] for variant, title in NAMES.items()],
-    )
+    first = to_table([{"network": title, **pck_cells(figures, variant)} for variant, title in NAMES.items()])
     whole = figures["rows"]["psi-6d"]["pck"]
     rows = []
     for variant, title in list(NAMES.items())[1:]:
@@ -43,7 +40,7 @@ def tables(figures: Figures) -> list[Table]:
         paper = [f"{ours - best:+.1f}" for ours, best in zip(MODULES[variant], MODULES["psi-6d"], strict=True)]
         rows.append([title, *changes, *paper])
     paper_headings = ["paper, PF-PASCAL @0.05", "paper, PF-PASCAL @0.1"]
-    return [first, Table(["change against the whole", *pck_headings(figures), *paper_headings], rows)]
+    return [first, Table(["change against the whole", *first.headings[1:], *paper_headings], rows)]
 
 
 def draw(store: Store, figures: Figures) -> Mapping[str, Drawing]:

@@ -6,13 +6,11 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageOps
 
-from chmnet.data import Pair
 from chmnet.errors import InputError
 from chmnet.experiments.runner import Drawing, Experiment, Figures, Table
-from chmnet.experiments.store import Model, Store
+from chmnet.experiments.store import Model, Store, open_pair
 from chmnet.matcher import Matcher
 from chmnet.metrics import alpha_key, per_pair
-from chmnet.pictures import to_picture
 from chmnet.result import MatchResult
 from chmnet.viz import contact_sheet, draw_errors
 
@@ -68,23 +66,17 @@ def draw(store: Store, figures: Figures) -> Mapping[str, Drawing]:
         scores = per_pair(pairs, file.predictions.values(), wanted.protocol)
         order = sorted(pairs, key=lambda pair: -sum(scores[pair.name].values()))
         shown = [order[place] for place in np.linspace(0, len(order) // 2, PAIRS_SHOWN).astype(int)]
-        opened = [(pair.category, *_open(pair)) for pair in shown]
+        opened = [(pair.category, *open_pair(pair)) for pair in shown]
         drawings[f"-{benchmark}"] = _draw_warps(matchers, opened)
         worst = order[-FAILURES_SHOWN:]
+        found = [file.predictions[pair.name].points for pair in worst]
         errors = [
-            draw_errors(
-                *_open(pair), pair.source.keypoints, file.predictions[pair.name].points, pair.target.keypoints
-            )
-            for pair in worst
+            draw_errors(*open_pair(pair), pair.source.keypoints, points, pair.target.keypoints)
+            for pair, points in zip(worst, found, strict=True)
         ]
-        drawings[f"-{benchmark}-failures"] = contact_sheet(
-            errors, [pair.category for pair in worst], columns=2, side=None
-        )
+        sheet = contact_sheet(errors, [pair.category for pair in worst], columns=2, side=None)
+        drawings[f"-{benchmark}-failures"] = sheet
     return drawings
-
-
-def _open(pair: Pair) -> tuple[Image.Image, Image.Image]:
-    return to_picture(pair.source.path), to_picture(pair.target.path)
 
 
 def _draw_warps(matchers: Mapping[str, Matcher], pairs: list[tuple[str, Image.Image, Image.Image]]) -> Image.Image:
@@ -110,15 +102,14 @@ def _warp(result: MatchResult) -> Image.Image:
 
 def _draw_known_failures(matcher: Matcher, picture: Image.Image) -> Image.Image:
     """A picture matched with itself mirrored and turned: the true positions are known; votes fail."""
-    shares = POINTS
     changed = {
-        "mirrored": (ImageOps.mirror(picture), np.column_stack([1 - shares[:, 0], shares[:, 1]])),
-        "upside down": (picture.rotate(180), 1 - shares),
-        "turned by 45°": (picture.rotate(45, fillcolor="white"), _turn(shares, picture.size)),
+        "mirrored": (ImageOps.mirror(picture), np.column_stack([1 - POINTS[:, 0], POINTS[:, 1]])),
+        "upside down": (picture.rotate(180), 1 - POINTS),
+        "turned by 45°": (picture.rotate(45, fillcolor="white"), _turn(POINTS, picture.size)),
     }
     drawn = []
     for target, truth in changed.values():
-        points, true = shares * picture.size, truth * target.size
+        points, true = POINTS * picture.size, truth * target.size
         found = matcher.match(picture, target).locate(points)
         drawn.append(draw_errors(picture, target, points, found, true))
     return contact_sheet(drawn, list(changed), columns=1, side=None)

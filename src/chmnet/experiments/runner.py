@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import import_module
@@ -24,7 +24,16 @@ Figures = dict[str, Any]
 """All numbers of an experiment, ready for JSON."""
 Drawing = Image.Image | Figure
 
-__all__ = ["Drawing", "Experiment", "Figures", "Table", "find_experiment", "run_experiment", "tables_of"]
+__all__ = [
+    "Drawing",
+    "Experiment",
+    "Figures",
+    "Table",
+    "find_experiment",
+    "run_experiment",
+    "tables_of",
+    "to_table",
+]
 
 
 @dataclass(frozen=True)
@@ -42,6 +51,11 @@ class Experiment:
     """Pictures by the ending of their names; the one without an ending shows no photograph of a data set."""
     seeds: int = 1
     """How often each model is trained."""
+
+
+def to_table(rows: Sequence[Mapping[str, str]]) -> Table:
+    """A table of rows that each have the headings of their cells as keys."""
+    return Table(list(rows[0]), [list(row.values()) for row in rows])
 
 
 def find_experiment(name: str) -> Experiment:

@@ -9,9 +9,8 @@ from PIL import Image
 
 from chmnet.data import Pair
 from chmnet.experiments.runner import Drawing, Experiment, Figures, Table
-from chmnet.experiments.store import Model, Store
+from chmnet.experiments.store import Model, Store, open_pair
 from chmnet.matcher import Matcher
-from chmnet.pictures import to_picture
 from chmnet.viz import contact_sheet, draw_scales, plot_grids
 
 PAIRS_MEASURED = 150
@@ -122,7 +121,7 @@ def _draw_most_confident(matcher: Matcher, source: Image.Image, target: Image.Im
 
 
 def _draw_pair(matcher: Matcher, pair: Pair) -> Image.Image:
-    source, target = to_picture(pair.source.path), to_picture(pair.target.path)
+    source, target = open_pair(pair)
     result = matcher.match(source, target, scales=True)
     matches = result.transfer(pair.source.keypoints)
     winners = result.winning_scales(matches)

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from chmnet.experiments.ablation import MISSING, draw_runs, measure_variants, pck_cells, pck_headings
+from chmnet.experiments.ablation import MISSING, draw_runs, measure_variants, pck_cells
 from chmnet.experiments.published import KERNELS
 from chmnet.experiments.recipe import training_config
-from chmnet.experiments.runner import Drawing, Experiment, Figures, Table
+from chmnet.experiments.runner import Drawing, Experiment, Figures, Table, to_table
 from chmnet.experiments.store import Store
 
 NAMES = {
@@ -36,44 +36,31 @@ def measure(store: Store) -> Figures:
 
 def tables(figures: Figures) -> list[Table]:
     """What was measured, and what the paper reports."""
-    headings = [
-        "kernel",
-        *pck_headings(figures),
-        "weights",
-        "head, G multiply-adds",
-        "head, ms",
-        "authors' way, ms",
-    ]
-    rows = []
+    measured = []
     for variant, title in NAMES.items():
         row = figures["rows"][variant]
-        rows.append(
-            [
-                title,
-                *pck_cells(figures, variant),
-                f"{row['parameters']:,}",
-                f"{row['multiply_adds'] / 1e9:.2f}",
-                f"{row['milliseconds']:.0f}",
-                f"{row['baseline_milliseconds']:.0f}",
-            ]
+        measured.append(
+            {
+                "kernel": title,
+                **pck_cells(figures, variant),
+                "weights": f"{row['parameters']:,}",
+                "head, G multiply-adds": f"{row['multiply_adds'] / 1e9:.2f}",
+                "head, ms": f"{row['milliseconds']:.0f}",
+                "authors' way, ms": f"{row['baseline_milliseconds']:.0f}",
+            }
         )
-    return [Table(headings, rows), _published()]
-
-
-def _published() -> Table:
-    headings = ["kernel (paper, ResNet-101)", "PF-PASCAL @0.05", "PF-PASCAL @0.1", "weights", "FLOPs (G)", "ms"]
-    rows = [
-        [
-            NAMES[variant],
-            row.pck_05,
-            row.pck_1,
-            f"{row.parameters:,}",
-            MISSING if row.giga_multiply_adds is None else str(row.giga_multiply_adds),
-            str(row.milliseconds),
-        ]
+    published = [
+        {
+            "kernel (paper, ResNet-101)": NAMES[variant],
+            "PF-PASCAL @0.05": row.pck_05,
+            "PF-PASCAL @0.1": row.pck_1,
+            "weights": f"{row.parameters:,}",
+            "FLOPs (G)": MISSING if row.giga_multiply_adds is None else str(row.giga_multiply_adds),
+            "ms": str(row.milliseconds),
+        }
         for variant, row in KERNELS.items()
     ]
-    return Table(headings, rows)
+    return [to_table(measured), to_table(published)]
 
 
 def draw(store: Store, figures: Figures) -> Mapping[str, Drawing]:

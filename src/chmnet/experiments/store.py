@@ -133,6 +133,11 @@ class ExamplePair(NamedTuple):
     target: Image.Image
 
 
+def open_pair(pair: Pair) -> tuple[Image.Image, Image.Image]:
+    """The pictures of a pair."""
+    return to_picture(pair.source.path), to_picture(pair.target.path)
+
+
 class Store:
     """Computes what experiments need and keeps it: nothing is computed twice.
 
@@ -225,10 +230,7 @@ class Store:
         """
         if self.setting.quick:
             pairs = self.pairs(next(iter(self.benchmarks)))
-            return [
-                ExamplePair(pair.category, to_picture(pair.source.path), to_picture(pair.target.path))
-                for pair in pairs[:: len(pairs) // 4 or 1][:4]
-            ]
+            return [ExamplePair(pair.category, *open_pair(pair)) for pair in pairs[:: len(pairs) // 4 or 1][:4]]
         self.check_examples()
         return [
             ExamplePair(
