@@ -145,23 +145,13 @@ def _print_report(report: dict[str, Any]) -> None:
 
 def _convolutions(part: dict[str, Any]) -> Iterator[TableRows]:
     for direction in ("forward", "forward_and_backward"):
-        headings = [direction.replace("_", " "), "", "ms", "faster", "G a second", "of product", "peak MB"]
-        yield (
-            headings,
-            [
-                [
-                    case,
-                    name,
-                    _milliseconds(row),
-                    f"{row['faster_than_appendix_b']:.2f}×",
-                    giga(row["multiply_adds_per_second"]),
-                    f"{row['share_of_matrix_product']:.0%}",
-                    _megabytes(row),
-                ]
-                for case, entry in part.items()
-                for name, row in entry[direction].items()
-            ],
-        )
+        rows = []
+        for case, entry in part.items():
+            for name, row in entry[direction].items():
+                faster, share = f"{row['faster_than_appendix_b']:.2f}×", f"{row['share_of_matrix_product']:.0%}"
+                rate = giga(row["multiply_adds_per_second"])
+                rows.append([case, name, _milliseconds(row), faster, rate, share, _megabytes(row)])
+        yield [direction.replace("_", " "), "", "ms", "faster", "G a second", "of product", "peak MB"], rows
 
 
 def _head(part: dict[str, Any]) -> Iterator[TableRows]:
@@ -179,17 +169,10 @@ def _pair(part: dict[str, Any]) -> Iterator[TableRows]:
     rows = []
     for stage, entry in part["stages"].items():
         model, baseline = entry["model"], entry["baseline"]
-        rows.append(
-            [
-                stage,
-                giga(entry["multiply_adds"]) if entry["multiply_adds"] else "–",
-                _milliseconds(model),
-                f"{model['share']:.0%}",
-                giga(model["multiply_adds_per_second"]) if "multiply_adds_per_second" in model else "–",
-                _milliseconds(baseline),
-                f"{baseline['share']:.0%}",
-            ]
-        )
+        count = giga(entry["multiply_adds"]) if entry["multiply_adds"] else "–"
+        rate = giga(model["multiply_adds_per_second"]) if "multiply_adds_per_second" in model else "–"
+        ours, theirs = (f"{one['share']:.0%}" for one in (model, baseline))
+        rows.append([stage, count, _milliseconds(model), ours, rate, _milliseconds(baseline), theirs])
     yield ["stage", "G", "ms", "share", "G a second", TITLES["baseline"], "share"], rows
 
 
@@ -206,16 +189,8 @@ def _growth(part: dict[str, Any]) -> Iterator[TableRows]:
 
 
 def _candidates(label: str, rows: dict[str, Any]) -> list[list[str]]:
-    return [
-        [
-            label,
-            TITLES[name],
-            _milliseconds(row),
-            "" if name == "model" else f"{row['model_is_faster']:.2f}×",
-            _megabytes(row),
-        ]
-        for name, row in rows.items()
-    ]
+    faster = {name: f"{row['model_is_faster']:.2f}×" for name, row in rows.items()} | {"model": ""}
+    return [[label, TITLES[name], _milliseconds(row), faster[name], _megabytes(row)] for name, row in rows.items()]
 
 
 def giga(number: float) -> str:

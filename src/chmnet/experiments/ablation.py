@@ -12,36 +12,29 @@ MISSING = "–"
 
 
 def measure_variants(
-    store: Store,
-    variants: Sequence[str],
-    seeds: Sequence[int] | Mapping[str, Sequence[int]],
-    benchmarks: Sequence[str] | None = None,
+    store: Store, variants: Sequence[str], seeds: Sequence[int] | Mapping[str, Sequence[int]]
 ) -> Figures:
-    """Train variants of the recipe and measure them.
+    """Train variants of the recipe and measure them on the first benchmark, as the paper does.
 
     Args:
         store: makes the models.
         variants: names, see :mod:`chmnet.experiments.recipe`.
         seeds: of all variants, or of each.
-        benchmarks: names of those to measure on; ``None``: all of the setting's.
 
     Returns:
-        ``benchmarks``: their labels by name; ``rows``: for each variant its seeds, and PCK by benchmark and α, one
+        ``benchmarks``: its label by name; ``rows``: for each variant its seeds, and PCK by benchmark and α, one
         value a seed.
     """
-    names = list(store.benchmarks) if benchmarks is None else benchmarks
+    name, benchmark = next(iter(store.benchmarks.items()))
     rows: dict[str, Any] = {}
     for variant in variants:
         own = seeds[variant] if isinstance(seeds, Mapping) else seeds
-        row: dict[str, Any] = {name: {} for name in names}
+        found: dict[str, list[float]] = {}
         for seed in own:
-            model = store.trained(variant, seed)
-            for name, found in row.items():
-                for alpha, value in store.evaluated(model, name)["pck"].items():
-                    found.setdefault(alpha, []).append(round(value, 3))
-        rows[variant] = {"seeds": list(own), "pck": row}
-    labels = {name: store.benchmarks[name].label for name in names}
-    return {"benchmarks": labels, "rows": rows}
+            for alpha, value in store.evaluated(store.trained(variant, seed), name)["pck"].items():
+                found.setdefault(alpha, []).append(round(value, 3))
+        rows[variant] = {"seeds": list(own), "pck": {name: found}}
+    return {"benchmarks": {name: benchmark.label}, "rows": rows}
 
 
 def pck_cells(figures: Figures, variant: str) -> dict[str, str]:

@@ -31,7 +31,7 @@ def measure(store: Store) -> Figures:
         for channels in store.channels
     }
     seeds |= {name: store.setting.seeds(1) for name in CONSENSUS_NAMES}
-    figures = measure_variants(store, list(seeds), seeds, [next(iter(store.benchmarks))])
+    figures = measure_variants(store, list(seeds), seeds)
     return {"channels": list(store.channels), **figures}
 
 

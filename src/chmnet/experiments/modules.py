@@ -21,8 +21,7 @@ SEEDS = 2
 
 def measure(store: Store) -> Figures:
     """PCK of the whole network and of each without a part, on the first benchmark, as in the paper."""
-    first = next(iter(store.benchmarks))
-    return measure_variants(store, list(NAMES), store.setting.seeds(SEEDS), [first])
+    return measure_variants(store, list(NAMES), store.setting.seeds(SEEDS))
 
 
 def tables(figures: Figures) -> list[Table]:
