@@ -1,5 +1,7 @@
 """Where a run gets its first weights from."""
 
+import hashlib
+import json
 from pathlib import Path
 
 import pytest
@@ -64,6 +66,11 @@ def test_a_checkpoint_of_version_0_1_takes_its_frozen_backbone_from_the_first_mo
     tensors, metadata = read_tensors(tmp_path / "second" / CHECKPOINT)
     old = {name: value for name, value in tensors.items() if not name.startswith("model.backbone.")}
     assert len(old) < len(tensors)
+    digest = hashlib.sha256()  # that of version 0.1: of all tensors, the numbers of batches among them
+    for name, value in sorted(tensors.items()):
+        if name.startswith("model.backbone."):
+            digest.update(name.removeprefix("model.backbone.").encode() + value.numpy().tobytes())
+    metadata["progress"] = json.dumps({**json.loads(metadata["progress"]), "backbone_sha256": digest.hexdigest()})
     write_tensors(tmp_path / "second" / CHECKPOINT, old, metadata)
     assert train(config.replace(epochs=2), tmp_path / "second", resume=True).finished
 

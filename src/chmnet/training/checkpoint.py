@@ -1,5 +1,6 @@
 """Checkpoints: one safetensors file, written completely or not at all; its metadata holds the rest as JSON."""
 
+import hashlib
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -79,6 +80,14 @@ def save_checkpoint(
         progress.average_updates = average.updates
     metadata = {"format": FORMAT, "progress": json.dumps(asdict(progress))}
     write_tensors(path, tensors, metadata)
+
+
+def hash_of_version_0_1(module: nn.Module) -> str:
+    """How version 0.1 hashed a frozen backbone: with the numbers of batches, which decide nothing."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(module.state_dict().items()):
+        digest.update(name.encode() + tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
 
 
 class Checkpoint:

@@ -17,7 +17,7 @@ from chmnet.features import FeatureCache, hash_weights
 from chmnet.files import atomic_path
 from chmnet.matcher import choose_device
 from chmnet.training.batches import Batch, Batches
-from chmnet.training.checkpoint import Checkpoint, Progress, save_checkpoint
+from chmnet.training.checkpoint import Checkpoint, Progress, hash_of_version_0_1, save_checkpoint
 from chmnet.training.config import TrainingConfig
 from chmnet.training.datasets import epoch_plan, open_sources
 from chmnet.training.initialise import backbone_from_init, build_model, initialise
@@ -120,13 +120,13 @@ class Run:
             initialise(self.model, self.config, self._some_features)
         if saved is not None:
             saved.load_model(self.model, frozen)
-        sha256 = hash_weights(self.model.backbone) if frozen else ""
-        if saved is not None and saved.progress.backbone_sha256 != sha256:
+        hashes = [h(self.model.backbone) for h in (hash_weights, hash_of_version_0_1)] if frozen else [""]
+        if saved is not None and saved.progress.backbone_sha256 not in hashes:
             raise InputError(
                 f"the frozen backbone's weights are not those that {self.folder} was trained with; "
                 "set backbone_weights to the same file"
             )
-        self.progress = saved.progress if saved else Progress(backbone_sha256=sha256)
+        self.progress = saved.progress if saved else Progress(backbone_sha256=hashes[0])
         if self.config.backbone_from and not self.config.frozen:
             for backbone in (self.model.backbone, self.model.target_backbone):
                 if backbone is not None:
