@@ -14,7 +14,7 @@ from chmnet.nn import HoughPrior, MatchingHead, apply_hough_prior
 from chmnet.training.config import TrainingConfig
 from chmnet.training.log import RunLog
 from chmnet.training.loop import CHECKPOINT, CONFIG, LAST, train
-from chmnet.weights.models import load_model_file
+from chmnet.weights.models import load_model_file, save_model
 from tests.training.test_loop import assert_same_weights, weights
 from tests.training.tiny import SYNTHETIC, tiny_config
 
@@ -73,6 +73,18 @@ def test_a_checkpoint_of_version_0_1_takes_its_frozen_backbone_from_the_first_mo
     metadata["progress"] = json.dumps({**json.loads(metadata["progress"]), "backbone_sha256": digest.hexdigest()})
     write_tensors(tmp_path / "second" / CHECKPOINT, old, metadata)
     assert train(config.replace(epochs=2), tmp_path / "second", resume=True).finished
+
+
+def test_start_from_a_model_without_its_backbone(tmp_path: Path) -> None:
+    """As ``chmnet-r50`` is: the run's ``backbone_weights`` are those that the model needs."""
+    train(tiny_config("epochs=1", "backbone_weights=package"), tmp_path / "first")
+    start = tmp_path / "head.safetensors"
+    save_model(load_model_file(tmp_path / "first" / LAST), start, backbone_weights="somebody's")
+    config = tiny_config("learning_rate=0", "epochs=1", f"init={start}", "backbone_weights=package")
+    train(config, tmp_path / "second")
+    assert_same_weights(tmp_path / "first" / LAST, tmp_path / "second" / LAST)
+    with pytest.raises(WeightsError, match="without its backbone"):
+        train(config.replace(backbone_weights=""), tmp_path / "third")
 
 
 @pytest.mark.parametrize("reduction", [0, 2])

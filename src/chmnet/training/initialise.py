@@ -14,6 +14,7 @@ from chmnet.nn.prior import HoughPrior, apply_hough_prior, fit_projections
 from chmnet.training.config import TrainingConfig
 from chmnet.weights import MODELS, load_model
 from chmnet.weights.backbones import load_backbone_weights
+from chmnet.weights.models import needs_backbone
 
 Features = Callable[[], Tensor]
 """Gives backbone features ``b c h w`` of some training pictures, for initialisations that look at data."""
@@ -78,7 +79,8 @@ def initialise(model: CHMNet, config: TrainingConfig, features: Features) -> Non
     if config.init not in MODELS and not Path(config.init).suffix:
         known = ", ".join(MODELS)
         raise ConfigError(f"init must be random, hough-prior, a model file or one of {known}, got {config.init!r}")
-    other = load_model(config.init)
+    weights = config.backbone_weights if needs_backbone(config.init) else ""
+    other = load_model(config.init, backbone_weights=weights)
     load_exactly(model.head, other.head.state_dict(), config.init)
     if backbone_from_init(config):
         for mine, theirs in ((model.backbone, other.backbone), (model.target_backbone, other.target_backbone)):

@@ -74,7 +74,7 @@ class KnownModel:
     @property
     def needs_backbone(self) -> bool:
         """Whether its backbone's weights do not come with the package: they must be named."""
-        return self._metadata.get("backbone_weights", "package") != "package"
+        return _lacks_backbone(self._metadata)
 
 
 def load_model(
@@ -243,6 +243,20 @@ def read_model_config(model: str | Path) -> ModelConfig:
     if str(model) in MODELS:
         return MODELS[str(model)].config
     return _read_config(model, read_metadata(model))
+
+
+def needs_backbone(model: str | Path) -> bool:
+    """Whether a model by name, or a model file, comes without its backbone's weights: they must be named.
+
+    Raises:
+        WeightsError: there is no such model.
+    """
+    known = MODELS.get(str(model))
+    return known.needs_backbone if known else _lacks_backbone(read_metadata(model))
+
+
+def _lacks_backbone(metadata: Mapping[str, str]) -> bool:
+    return metadata.get("backbone_weights", "package") != "package"
 
 
 def _read_config(path: str | Path, metadata: dict[str, str]) -> ModelConfig:
