@@ -359,3 +359,9 @@ def test_keys_of_version_0_1(old: dict[str, Any], new: dict[str, Any]) -> None:
         assert ModelConfig.from_dict(old) == ModelConfig.from_dict(new)
     with pytest.warns(DeprecationWarning, match="version 0.1"):
         assert ModelConfig().replace(**old) == ModelConfig.from_dict(new)
+
+
+@pytest.mark.parametrize("data", [{"upsample": 2, "output": 5}, {"channels": 2, "matching": [1]}], ids=str)
+def test_old_keys_beside_something_that_is_no_table(data: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="table"):
+        ModelConfig.from_dict(data)

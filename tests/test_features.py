@@ -2,18 +2,22 @@
 
 import copy
 import errno
+import gc
 import os
 import pickle
 import tempfile
 import threading
+import weakref
 from pathlib import Path
 
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import save_file
 
-from chmnet.errors import InputError
+from chmnet.errors import ConfigError, InputError
 from chmnet.features import FeatureCache, Features, Fingerprint
+from chmnet.files import read_tensors
 from chmnet.matcher import Matcher
 from chmnet.nn import CHMNet
 from chmnet.pictures import View
@@ -221,3 +225,89 @@ def test_overflow_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.Monk
         cache.get("a", lambda: torch.ones(1))
         assert not any(path.is_file() and path.stat().st_size for path in tmp_path.iterdir())
     assert list(tmp_path.iterdir()) == []
+
+
+# ---------------------------------------------------------------- what must not be kept, or taken
+
+
+def test_a_cache_keeps_neither_pictures_nor_models(matcher: Matcher, paths: list[Path]) -> None:
+    network = load_model("nearest-neighbour", changes=SMALL)
+    cached = Matcher(network, device="cpu", cache=FeatureCache[Features]())
+    picture = Image.effect_noise((40, 40), 60).convert("RGB")
+    model, image = weakref.ref(cached.model), weakref.ref(picture)
+    result = cached.match(picture, paths[0])
+    assert result.source_picture is not None
+    cached.match(picture, paths[0]).warp()
+    cache = cached.cache
+    assert cache is not None
+    assert cache.computed == 2
+    del cached, result, picture
+    gc.collect()
+    assert image() is None
+    assert model() is None
+    assert all(features.view.picture._image is None for features in cache._kept.values())
+
+
+def test_features_of_the_other_backbone_are_refused(paths: list[Path]) -> None:
+    config = load_model("nearest-neighbour", changes=SMALL).config
+    torch.manual_seed(1)
+    matcher = Matcher(CHMNet(config.replace(backbone={"branches": "separate"})).eval(), device="cpu")
+    source, target = matcher.extract(paths[0]), matcher.extract(paths[1], "target")
+    assert matcher.match(source, target) == matcher.match(paths[0], paths[1])
+    with pytest.raises(InputError, match="target"):
+        matcher.match(source, matcher.extract(paths[1]))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"fingerprint": None},
+        {"grid": "[0, 4]"},
+        {"grid": '["a", null]'},
+        {"view": '{"size": ["x", "y"]}'},
+        {"view": '{"size": [-1, 4]}'},
+        {"view": '{"size": [40, 50], "area": [0.5, 0, 9, 9]}'},
+        {"view": '{"size": [40, 50], "turn": 90.0}'},
+        {"view": '{"size": [40, 50], "mirrored": 1}'},
+        {"view": "[]"},
+        {"branch": '"both"'},
+    ],
+    ids=str,
+)
+def test_damaged_metadata(
+    change: dict[str, str | None], matcher: Matcher, paths: list[Path], tmp_path: Path
+) -> None:
+    path = tmp_path / "f.safetensors"
+    matcher.extract(paths[0]).save(path)
+    tensors, metadata = read_tensors(path)
+    metadata = {name: value for name, value in {**metadata, **change}.items() if value is not None}
+    save_file(tensors, path, metadata)
+    with pytest.raises(InputError, match="not a file of features"):
+        Features.load(path)
+
+
+def test_whole_numbers_are_no_features(matcher: Matcher, paths: list[Path], tmp_path: Path) -> None:
+    path = tmp_path / "f.safetensors"
+    matcher.extract(paths[0]).save(path)
+    tensors, metadata = read_tensors(path)
+    save_file({name: tensor.long() for name, tensor in tensors.items()}, path, metadata)
+    with pytest.raises(InputError, match="no feature maps"):
+        Features.load(path)
+
+
+def test_models_in_bfloat16_have_a_fingerprint() -> None:
+    layer = torch.nn.Linear(2, 2)
+    assert len(Fingerprint(layer.bfloat16()).value) == 64
+
+
+def test_a_memory_limit_counts_the_features_that_are_matched(paths: list[Path]) -> None:
+    network = load_model("nearest-neighbour", changes=SMALL)
+    large = Matcher(network, device="cpu", image_size=(256, 256)).extract(paths[0])
+    with pytest.raises(InputError, match="more than the limit of 30"):
+        Matcher(network, device="cpu", memory_mb=30).match(large, large)
+
+
+@pytest.mark.parametrize("size", [(0, 10), (10, 10_000)])
+def test_picture_sizes_are_checked(size: tuple[int, int]) -> None:
+    with pytest.raises(ConfigError, match="image_size"):
+        Matcher(load_model("nearest-neighbour"), device="cpu", image_size=size)

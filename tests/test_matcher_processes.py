@@ -6,14 +6,19 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 
 import numpy as np
 import pytest
+import torch
 
+from chmnet.config import TransferConfig
 from chmnet.features import FeatureCache, Features
 from chmnet.matcher import Matcher
+from chmnet.pictures import View
+from chmnet.result import MatchResult
 from tests.conftest import REPOSITORY
 
 EXAMPLES = REPOSITORY / "examples"
@@ -67,6 +72,8 @@ import os, signal, sys
 import numpy, torch
 torch.set_num_threads(2)
 from chmnet.matcher import Matcher
+from chmnet.pictures import View
+from chmnet.result import MatchResult
 from tests.test_matcher_processes import SECONDS, flows
 
 matcher = Matcher(device="cpu")
@@ -85,6 +92,30 @@ def test_after_a_fork() -> None:
     """In a process of its own, with two threads: OpenMP's do not survive a fork."""
     run = subprocess.run([sys.executable, "-c", FORK], cwd=REPOSITORY, timeout=2 * SECONDS, check=False)
     assert run.returncode == 0
+
+
+def test_results_do_not_wait_for_each_other() -> None:
+    """A cached property before Python 3.12 holds one lock for all instances: a busy result would stop others."""
+    blocked, go = threading.Event(), threading.Event()
+
+    class Slow(MatchResult):
+        @property
+        def _back(self):  # type: ignore[no-untyped-def, override]
+            blocked.set()
+            assert go.wait(SECONDS)
+            return self._there
+
+    whole = View.of(np.zeros((40, 60)))
+    fields = (torch.rand(1, 1, 4, 4, 4, 4), whole, whole, TransferConfig())
+    with ThreadPoolExecutor(2) as pool:
+        slow = pool.submit(lambda: Slow(*fields).confidence)
+        assert blocked.wait(SECONDS)
+        quick = pool.submit(lambda: MatchResult(*fields).confidence)
+        try:
+            quick.result(timeout=SECONDS / 4)
+        finally:
+            go.set()
+        assert slow.result(timeout=SECONDS).shape == (4, 4)
 
 
 def answer(matcher: Matcher, end: Connection) -> None:

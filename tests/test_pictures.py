@@ -1,4 +1,7 @@
+import math
+import warnings
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -302,3 +305,23 @@ def test_a_smaller_rendition_keeps_the_coordinates_of_the_whole_picture() -> Non
     view = View(small, (20, 10, 60, 30))
     assert view.image().size == (20, 10)
     np.testing.assert_allclose(view.to_picture(np.array([[-1.0, 1.0]])), [[20, 30]])
+
+
+def test_names_that_the_system_refuses_are_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"cannot be read|no picture") as error:
+        to_picture(tmp_path / ("x" * 300 + ".png"))
+    assert error.value.reason == "no-such-file"
+
+
+def test_decoding_in_threads_leaves_the_warnings_alone(tmp_path: Path) -> None:
+    path = save(Image.effect_noise((200, 200), 50).convert("RGB"), tmp_path / "noise.png")
+    before = list(warnings.filters)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: to_picture(path), range(64)))
+    assert list(warnings.filters) == before
+
+
+@pytest.mark.parametrize("box", [(0, 0, math.nan, 3), (0, -math.inf, 2, 3)])
+def test_boxes_that_are_not_finite(box: tuple[float, float, float, float]) -> None:
+    with pytest.raises(InputError, match="finite"):
+        View.around(RED, box)

@@ -304,7 +304,7 @@ class ModelConfig(TomlConfig):
             >>> ModelConfig.preset("paper", correlation={"scales": [1.0]}).matching.kind
             'hough'
         """
-        if name not in PRESETS:
+        if not isinstance(name, str) or name not in PRESETS:
             raise ConfigError(f"unknown preset {name!r}; use one of {', '.join(PRESETS)}")
         return PRESETS[name].replace(**changes)
 

@@ -8,7 +8,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Generic, NamedTuple, TypeVar, cast
@@ -33,7 +32,7 @@ def hash_weights(module: nn.Module | None) -> str:
     for name, tensor in sorted(module.state_dict().items() if module is not None else []):
         if not name.endswith("num_batches_tracked"):
             digest.update(name.encode())
-            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
 
 
@@ -46,12 +45,12 @@ class Fingerprint:
     facts: str = ""
     """What else decides the features of a network."""
 
-    @cached_property
+    @property
     def value(self) -> str:
-        """The hash."""
-        if isinstance(self.module, str):
-            return self.module
-        return hashlib.sha256(f"{hash_weights(self.module)} {self.facts}".encode()).hexdigest()
+        """The hash; once it is known, the network is not kept."""
+        if not isinstance(self.module, str):
+            self.module = hashlib.sha256(f"{hash_weights(self.module)} {self.facts}".encode()).hexdigest()
+        return self.module
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Fingerprint) and self.value == other.value)
@@ -75,6 +74,8 @@ class Features:
     """What was seen."""
     fingerprint: Fingerprint = field(repr=False)
     """Of the model that computed them."""
+    branch: str = "source"
+    """Which of a model's backbones computed them, where it has two."""
 
     @property
     def nbytes(self) -> int:
@@ -95,14 +96,10 @@ class Features:
         Raises:
             InputError: the file exists and may not be replaced, or cannot be written.
         """
-        view = self.view
-        values = {
-            "format": _FORMAT,
-            "fingerprint": self.fingerprint.value,
-            "grid": json.dumps(self.grid),
-            "view": json.dumps([view.picture.size, view.area, view.mirrored, view.turn]),
-        }
-        write_tensors(path, {str(number): level for number, level in enumerate(self.levels)}, values, overwrite)
+        values = {"grid": self.grid, "view": describe_view(self.view), "branch": self.branch}
+        metadata = {"format": _FORMAT, "fingerprint": self.fingerprint.value}
+        metadata |= {name: json.dumps(value) for name, value in values.items()}
+        write_tensors(path, {str(number): level for number, level in enumerate(self.levels)}, metadata, overwrite)
 
     @staticmethod
     def load(path: str | Path) -> "Features":
@@ -115,17 +112,53 @@ class Features:
             tensors, metadata = read_tensors(path)
             if metadata.get("format") != _FORMAT:
                 raise ValueError("it is something else")
-            size, area, mirrored, turn = json.loads(metadata["view"])
-            view = View(Picture(None, (size[0], size[1])), None if area is None else tuple(area), mirrored, turn)
-            height, width = json.loads(metadata["grid"])
             levels = tuple(tensors[str(number)] for number in range(len(tensors)))
-            if not levels or any(level.dim() != 4 or not level.isfinite().all() for level in levels):
+            if not levels or not all(_is_feature_map(level) for level in levels):
                 raise ValueError("its levels are no feature maps")
+            grid, branch = json.loads(metadata["grid"]), json.loads(metadata["branch"])
+            if branch not in ("source", "target"):
+                raise ValueError(f"its branch is {branch!r}")
+            view = restore_view(json.loads(metadata["view"]))
+            return Features(levels, check_sides(grid), view, Fingerprint(metadata["fingerprint"]), branch)
         except WeightsError as error:
             raise InputError(str(error)) from None
-        except (ValueError, KeyError, TypeError, IndexError, RuntimeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
             raise InputError(f"{path} is not a file of features: {error}") from None
-        return Features(levels, (height, width), view, Fingerprint(metadata["fingerprint"]))
+
+
+def _is_feature_map(level: Tensor) -> bool:
+    return level.dim() == 4 and 0 not in level.shape and level.is_floating_point() and bool(level.isfinite().all())
+
+
+def describe_view(view: View) -> dict[str, Any]:
+    """A view without its picture, as JSON."""
+    return {"size": list(view.picture.size), "area": view.area, "mirrored": view.mirrored, "turn": view.turn}
+
+
+def restore_view(table: dict[str, Any]) -> View:
+    """The view that :func:`describe_view` described, its picture not at hand.
+
+    Raises:
+        ValueError: the table describes none.
+    """
+    area, mirrored = table.get("area"), table.get("mirrored", False)
+    if area is not None and not (isinstance(area, list) and len(area) == 4 and all(type(n) is int for n in area)):
+        raise ValueError(f"the area of a view is {area}")
+    if not isinstance(mirrored, bool):
+        raise ValueError(f"a view is mirrored or not, got {mirrored!r}")
+    picture = Picture(None, check_sides(table["size"]))
+    return View(picture, None if area is None else tuple(area), mirrored, table.get("turn", 0))
+
+
+def check_sides(sides: Any) -> Size:
+    """(height, width), if it is that.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if not isinstance(sides, list) or len(sides) != 2 or not all(type(n) is int and 0 < n < 2**31 for n in sides):
+        raise ValueError(f"a size is {sides}")
+    return sides[0], sides[1]
 
 
 Value = TypeVar("Value")

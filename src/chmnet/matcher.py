@@ -12,11 +12,12 @@ from numpy.typing import ArrayLike
 from chmnet.errors import InputError
 from chmnet.features import FeatureCache, Features, Fingerprint
 from chmnet.geometry import Size
+from chmnet.nn.backbones import STRIDE
 from chmnet.nn.chmnet import CHMNet, Pyramid
 from chmnet.nn.inference import for_inference
 from chmnet.nn.memory import chunk_bytes
 from chmnet.ops.correlation import CHUNK_BYTES
-from chmnet.pictures import PictureLike, View
+from chmnet.pictures import Picture, PictureLike, View
 from chmnet.result import Matches, MatchResult
 from chmnet.weights import DEFAULT_MODEL, load_model
 
@@ -45,6 +46,7 @@ class Matcher:
         cache: keeps the features of every picture; ``None``: only :meth:`match_many` keeps some, while it runs.
         backbone_weights: of a model that comes without them; see :func:`chmnet.load_model`.
         image_size: (height, width) that pictures are resized to; ``None``: the model's own.
+        backend: who computes the votes of a model that is loaded here; see :class:`chmnet.CHMNet`.
 
     Raises:
         InputError: there is no such device here.
@@ -66,13 +68,17 @@ class Matcher:
         cache: FeatureCache[Features] | None = None,
         backbone_weights: str | Path = "",
         image_size: Size | None = None,
+        backend: str = "auto",
     ) -> None:
         self.device = choose_device(device)
-        network = model if isinstance(model, CHMNet) else load_model(model, backbone_weights=backbone_weights)
+        network = model
+        if not isinstance(network, CHMNet):
+            network = load_model(network, backbone_weights=backbone_weights, backend=backend)
         self.model = for_inference(network).to(self.device)
         self.memory_mb = memory_mb
         self.cache = cache
-        self.image_size: Size = image_size or (self.model.config.image_size[0], self.model.config.image_size[1])
+        config = self.model.config
+        self.image_size: Size = (config.replace(image_size=image_size) if image_size else config).image_size
         self._process = os.getpid()
         self.fingerprint = Fingerprint(self.model, f"{self.model.config.backbone} {self.model.head.scales}")
 
@@ -95,16 +101,19 @@ class Matcher:
         if isinstance(picture, Features):
             if picture.fingerprint != self.fingerprint:
                 raise InputError("these features were made by another model; extract them with this one")
+            if self.model.target_backbone is not None and picture.branch != branch:
+                raise InputError(f"these are features of a {picture.branch}; extract them with branch={branch!r}")
             return picture
         view = View.of(picture)
         if self.model.target_backbone is None:
             branch = "source"
         if cache is None:
             return self._compute(view, branch)
-        key = (view, branch, self.image_size, self.fingerprint)
-        found = cache.get(key, lambda: self._compute(view, branch), owner)
-        view.picture.forget()  # a cache keeps features, not pixels
-        return found
+        key = (view.picture.key, view.area, view.mirrored, view.turn, branch, self.image_size, self.fingerprint)
+        unseen = replace(view, picture=Picture(None, view.picture.size))  # a cache keeps features, not pictures
+        found = cache.get(key, lambda: replace(self._compute(view, branch), view=unseen), owner)
+        view.picture.forget()
+        return replace(found, view=view)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _process=os.getpid())
@@ -120,7 +129,7 @@ class Matcher:
         image = view.tensor(self.image_size)[None].to(next(self.model.parameters()))
         with torch.inference_mode():
             pyramid = self.model.head.pyramid(self.model.features(image, branch))
-        return Features(tuple(pyramid.levels), pyramid.size, view, self.fingerprint)
+        return Features(tuple(pyramid.levels), pyramid.size, view, self.fingerprint, branch)
 
     def match(
         self, source: Matchable, target: Matchable, scales: bool = False, filtered: bool = True
@@ -195,7 +204,8 @@ class Matcher:
         like = next(model.parameters())
         pieces = CHUNK_BYTES
         if self.memory_mb is not None:
-            pieces = chunk_bytes(model.head, self.image_size, self.image_size, self.memory_mb)
+            sizes = [(STRIDE * side.grid[0], STRIDE * side.grid[1]) for side in (source, target)]
+            pieces = chunk_bytes(model.head, sizes[0], sizes[1], self.memory_mb)
         sides = [Pyramid([level.to(like) for level in side.levels], side.grid) for side in (source, target)]
         with torch.inference_mode():
             scores, pairs = model.head.match(sides[0], sides[1], scales, filtered, pieces)

@@ -1,10 +1,13 @@
 """Pictures in, and what a network sees of them. Starts without PyTorch: the page's decoder uses it."""
 
 import hashlib
+import math
+import operator
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -41,14 +44,9 @@ class Picture:
     Nothing is read before it is asked for, and :attr:`size` of a file reads its header only.
 
     Args:
-        source: one of
-
-            * the path of a picture file, or the bytes of one;
-            * a PIL image, in any mode;
-            * a NumPy array ``H W``, ``H W 1``, ``H W 3`` (RGB) or ``H W 4`` (RGB and opacity): uint8, uint16,
-              bool, or floats from 0 to 1;
-            * a tensor ``3 H W``, ``1 3 H W``, ``H W 3`` or ``H W`` (also 1 or 4 channels) with such values; where
-              both of the first two forms fit, channels come first.
+        source: the path of a picture file, or the bytes of one; a PIL image, in any mode; a NumPy array ``H W``,
+            ``H W 1``, ``H W 3`` (RGB) or ``H W 4`` (RGB and opacity) of uint8, uint16, bool, or floats 0 … 1; a
+            tensor ``3 H W``, ``1 3 H W``, ``H W 3`` or ``H W`` (also 1 or 4 channels) with such values.
         size: (height, width) of the whole picture, where the source shows it smaller, or is ``None``: not at hand.
 
     Raises:
@@ -82,11 +80,7 @@ class Picture:
 
     @property
     def size(self) -> Size:
-        """(height, width) of the upright picture.
-
-        Raises:
-            InputError: it cannot be read.
-        """
+        """(height, width) of the upright picture; an :class:`InputError` where it cannot be read."""
         if self._size is None:
             if self._image is None and self._encoded:
                 self._size = read_size(self._file(), self._name)
@@ -101,10 +95,11 @@ class Picture:
         Raises:
             InputError: it cannot be read, or is not at hand.
         """
-        if self._image is None:
-            self._image = self._decode()
-            self._size = self._size or (self._image.height, self._image.width)
-        return self._image
+        image = self._image  # another thread may forget it in the meantime
+        if image is None:
+            self._image = image = self._decode()
+            self._size = self._size or (image.height, image.width)
+        return image
 
     @property
     def at_hand(self) -> bool:
@@ -180,10 +175,14 @@ class View:
     """Degrees counter-clockwise, after mirroring: 0, 90, 180 or 270."""
 
     def __post_init__(self) -> None:
-        if self.turn not in (0, 90, 180, 270):
+        if self.turn not in (0, 90, 180, 270) or isinstance(self.turn, float):
             raise InputError(f"a view is turned by 0, 90, 180 or 270 degrees, got {self.turn}")
         if self.area is not None:
-            left, top, right, bottom = self.area
+            try:
+                left, top, right, bottom = area = tuple(operator.index(side) for side in self.area)
+            except (TypeError, ValueError):
+                raise InputError(f"an area must be four whole numbers, got {self.area!r}") from None
+            object.__setattr__(self, "area", area)  # a list would not be hashable
             height, width = self.picture.size
             if not (0 <= left < right <= width and 0 <= top < bottom <= height):
                 raise InputError(f"the area {self.area} must lie within the picture of {width}×{height} pixels")
@@ -202,6 +201,8 @@ class View:
         """
         picture = Picture.of(picture)
         height, width = picture.size
+        if not all(map(math.isfinite, box)):
+            raise InputError(f"the box of {picture._name} must be finite numbers, got {box}")
         left, top, right, bottom = box
         more_x, more_y = margin * (right - left), margin * (bottom - top)
         area = (
@@ -217,8 +218,7 @@ class View:
     @property
     def size(self) -> Size:
         """(height, width) of what is seen, in pixels of the picture."""
-        height, width = self._area_size
-        return (width, height) if self.turn % 180 else (height, width)
+        return self._area_size[::-1] if self.turn % 180 else self._area_size
 
     @property
     def _area_size(self) -> Size:
@@ -295,11 +295,14 @@ def _is_tensor(value: object) -> bool:
 
 
 def _check_file(path: Path) -> Path:
-    if path.is_dir():
-        raise InputError(f"{path} is a folder; name a picture file", reason="no-such-file")
-    if not path.is_file():
-        raise InputError(f"there is no picture {path}", reason="no-such-file")
-    return path
+    try:
+        if path.is_dir():
+            raise InputError(f"{path} is a folder; name a picture file", reason="no-such-file")
+        if path.is_file():
+            return path
+    except OSError as error:  # a name that is too long
+        raise InputError(f"{path} cannot be read: {error.strerror}", reason="no-such-file") from None
+    raise InputError(f"there is no picture {path}", reason="no-such-file")
 
 
 # ---------------------------------------------------------------- picture files
@@ -330,11 +333,7 @@ def read_picture(
 
 
 def read_size(file: Path | BytesIO, name: str) -> Size:
-    """(height, width) of a picture file as a person sees it, from its header alone.
-
-    Raises:
-        InputError: no picture.
-    """
+    """(height, width) of a picture file as a person sees it, from its header alone."""
     with decoding(name), Image.open(file) as image:
         width, height = image.size
         if image.format == "PNG" and "exif" not in image.info:
@@ -362,9 +361,11 @@ def _late_orientation(file: Path | BytesIO) -> int:
 def decoding(name: str, max_pixels: int = MAX_PIXELS) -> Iterator[None]:
     """Turn whatever a decoder raises into one sentence about ``name``."""
     try:
-        with warnings.catch_warnings():
-            # Pillow warns of large pictures; we have a limit of our own.
-            warnings.simplefilter("ignore")
+        # Pillow warns of large pictures; we have a limit of our own. Filters are not for threads: they would stay.
+        main = threading.current_thread() is threading.main_thread()
+        with warnings.catch_warnings() if main else nullcontext():
+            if main:
+                warnings.simplefilter("ignore")
             yield
     except InputError:
         raise

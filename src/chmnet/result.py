@@ -4,7 +4,7 @@ import operator
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from chmnet.config import CONFIDENCE_THRESHOLD, TransferConfig
 from chmnet.errors import InputError
+from chmnet.features import describe_view
 from chmnet.geometry import Size, grid_points, normalised_to_pixels, pixels_to_normalised
 from chmnet.ops.correlation import exchange
 from chmnet.ops.transfer import (
@@ -32,8 +33,23 @@ from chmnet.ops.transfer import (
     soft_argmax,
 )
 from chmnet.pictures import MAX_PIXELS, PictureLike, View, to_picture
-from chmnet.result_file import describe_view, load_result, save_result
+from chmnet.result_file import load_result, save_result
 from chmnet.warping import dense_strips, draw_warped, smooth_positions, spline_positions
+
+if TYPE_CHECKING:
+    _lazy = cached_property
+else:
+
+    class _lazy:  # noqa: N801 (a decorator)
+        """``functools.cached_property`` without a lock, which before Python 3.12 is one for all instances."""
+
+        def __init__(self, function):
+            self.function, self.name, self.__doc__ = function, function.__name__, function.__doc__
+
+        def __get__(self, instance, owner=None):
+            if instance is None:
+                return self
+            return vars(instance).setdefault(self.name, self.function(instance))
 
 
 class Matches(NamedTuple):
@@ -103,26 +119,26 @@ class MatchResult:
         """Memory of the scores."""
         return self.scores.nbytes + (0 if self.scale_pairs is None else self.scale_pairs.nbytes)
 
-    @cached_property
+    @_lazy
     def _there(self) -> Located:
         return locate(self.scores, self.config)
 
-    @cached_property
+    @_lazy
     def _back(self) -> Located:
         return locate(exchange(self.scores), self.config)
 
-    @cached_property
+    @_lazy
     def _positions(self) -> Float[Tensor, "1 hs ws 2"]:
         """Positions alone, where nobody asked for confidence: no entropy is computed."""
         return self._there.positions if "_there" in vars(self) else soft_argmax(self.scores, self.config)
 
-    @cached_property
+    @_lazy
     def forward(self) -> PositionMap:
         """Where every position of the source grid lies in the target view, normalised, and its confidence."""
         confidence = confidence_map(self._there, self._back.positions, self.calibration)
         return PositionMap(self._there.positions[0], confidence[0])
 
-    @cached_property
+    @_lazy
     def backward(self) -> PositionMap:
         """Where every position of the target grid lies in the source view, normalised, and its confidence."""
         confidence = confidence_map(self._back, self._there.positions, self.calibration)
@@ -175,8 +191,8 @@ class MatchResult:
         """Read a map of the source grid at points in pixels."""
         return (
             sample_grid(values, self._normalised(self.source, points, values), self.config)[0]
-            .double()
             .cpu()
+            .double()
             .numpy()
         )
 
@@ -188,9 +204,9 @@ class MatchResult:
         """The most confident matches of the grid, the best first."""
         if top < 1:
             raise InputError(f"the number of matches must be at least 1, got {top}")
-        positions, confidence = (values.double().cpu() for values in self.forward)
+        positions, confidence = (values.cpu().double() for values in self.forward)
         best = confidence.flatten().argsort(descending=True, stable=True)[:top]
-        grid = grid_points((positions.shape[0], positions.shape[1]), like=self.forward.positions).double().cpu()
+        grid = grid_points((positions.shape[0], positions.shape[1]), like=self.forward.positions).cpu().double()
         source = self.source.to_picture(grid.flatten(0, 1)[best])
         target = self.target.to_picture(positions.flatten(0, 1)[best])
         return Matches(source.numpy(), target.numpy(), confidence.flatten()[best].numpy())

@@ -11,13 +11,12 @@ from torch import Tensor
 from chmnet import __version__
 from chmnet.config import TransferConfig, check_calibration
 from chmnet.errors import ConfigError, InputError, WeightsError
+from chmnet.features import describe_view, restore_view
 from chmnet.files import read_tensors, write_tensors
-from chmnet.pictures import Picture, View
 
 FORMAT = "chmnet-result-2"
 FIRST_FORMAT = "chmnet-result-1"
 """Of version 0.1: whole pictures only, the calibration inside the settings of the transfer."""
-_MAX_SIDE = 2**31
 _KEYPOINTS = ("keypoints.source", "keypoints.target", "keypoints.confidence")
 _DAMAGED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RuntimeError, ConfigError, InputError)
 """What a file that was not written here may raise, of a type of numbers that PyTorch hardly knows for example."""
@@ -42,11 +41,6 @@ def save_result(fields: dict[str, Any], path: str | Path, overwrite: bool = Fals
     if fields["keypoints"] is not None:  # copies: two of them may be one array, which cannot be saved
         tensors |= {name: torch.tensor(rows) for name, rows in zip(_KEYPOINTS, fields["keypoints"], strict=True)}
     write_tensors(path, tensors, metadata, overwrite)
-
-
-def describe_view(view: View) -> dict[str, Any]:
-    """A view without its picture, as JSON."""
-    return {"size": list(view.picture.size), "area": view.area, "mirrored": view.mirrored, "turn": view.turn}
 
 
 def load_result(path: str | Path) -> dict[str, Any]:
@@ -86,7 +80,7 @@ def _build(tensors: dict[str, Tensor], metadata: dict[str, str]) -> dict[str, An
     else:
         calibration = json.loads(metadata["calibration"])
         views = [json.loads(metadata[side]) for side in ("source", "target")]
-    source, target = (_view(**view) for view in views)
+    source, target = map(restore_view, views)
     return {
         "scores": scores,
         "source": source,
@@ -97,15 +91,6 @@ def _build(tensors: dict[str, Tensor], metadata: dict[str, str]) -> dict[str, An
         "scales": scales,
         "keypoints": _keypoints(tensors),
     }
-
-
-def _view(size: Any, area: Any = None, mirrored: bool = False, turn: int = 0) -> View:
-    height, width = size
-    if not all(type(side) is int and 0 < side < _MAX_SIDE for side in (height, width)):
-        raise ValueError(f"a picture's size is {size}")
-    if area is not None and (len(area) != 4 or not all(type(side) is int for side in area)):
-        raise ValueError(f"the area of a view is {area}")
-    return View(Picture(None, (height, width)), None if area is None else tuple(area), bool(mirrored), turn)
 
 
 def _scale_pairs(pairs: Tensor | None, count: int) -> Tensor | None:

@@ -3,6 +3,8 @@
 import warnings
 from typing import Any
 
+from chmnet.errors import ConfigError
+
 _CORRELATION = {
     "scales": "scales",
     "channel_reduction": "reduction",
@@ -67,7 +69,10 @@ def upgrade_model(data: dict[str, Any]) -> dict[str, Any]:
         data["backbone"] = {key: value for key, value in data["backbone"].items() if key != "frozen"}
     for name, table in (("correlation", correlation), ("matching", fields), ("output", output)):
         if table:
-            new[name] = {**data.get(name, {}), **table}
+            given = data.get(name, {})
+            if not isinstance(given, dict):
+                raise ConfigError(f"{name!r} is given as a table and by keys of version 0.1; use the table alone")
+            new[name] = {**given, **table}
     warnings.warn(
         f"keys of version 0.1 in a model's configuration: {', '.join(old)}; docs/architecture.md names today's",
         DeprecationWarning,

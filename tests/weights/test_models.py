@@ -282,7 +282,7 @@ def test_nothing_is_allocated_before_the_tensors_are_known_to_fit(
 ) -> None:
     built: list[CHMNet] = []
 
-    def build(config: ModelConfig) -> CHMNet:
+    def build(config: ModelConfig, backend: str) -> CHMNet:
         built.append(CHMNet(config))
         return built[-1]
 

@@ -130,9 +130,9 @@ def _label(pair: Pair, matchers: Sequence[Matcher], config: LabellingConfig) -> 
     transfer = matchers[0].model.config.transfer.replace(temperature=1e-3)
     positions = soft_argmax(scores, transfer)
     there_and_back = cycle_consistency(positions, soft_argmax(exchange(scores), transfer))
-    confidence = there_and_back[0].flatten().double().cpu().numpy()
-    starts = source.to_picture(grid_points(GRID, like=positions).flatten(0, 1).double().cpu().numpy())
-    ends = target.to_picture(positions[0].flatten(0, 1).double().cpu().numpy())
+    confidence = there_and_back[0].flatten().cpu().double().numpy()
+    starts = source.to_picture(grid_points(GRID, like=positions).flatten(0, 1).cpu().double().numpy())
+    ends = target.to_picture(positions[0].flatten(0, 1).cpu().double().numpy())
     good = confidence >= config.minimum_confidence
     for side, points in ((pair.source, starts), (pair.target, ends)):
         if side.box is not None:

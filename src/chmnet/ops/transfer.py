@@ -202,8 +202,8 @@ def match_scores(
 def nearest_cell(points: Float[Tensor, "b n 2"], size: Size) -> Int64[Tensor, "b n"]:
     """Number of the grid point nearest to each point, row by row."""
     height, width = size
-    x, y = normalised_to_grid(points.double(), size).unbind(-1)
-    return y.round().long().clamp(0, height - 1) * width + x.round().long().clamp(0, width - 1)
+    x, y = normalised_to_grid(points.cpu().double(), size).unbind(-1)  # Apple's devices have no float64
+    return (y.round().long().clamp(0, height - 1) * width + x.round().long().clamp(0, width - 1)).to(points.device)
 
 
 def confidence_map(

@@ -82,6 +82,7 @@ def load_model(
     backbone: str = "",
     backbone_weights: str | Path = "",
     changes: Mapping[str, Any] | None = None,
+    backend: str = "auto",
 ) -> CHMNet:
     """A model by name, or from a ``.safetensors`` file, ready for inference.
 
@@ -90,6 +91,7 @@ def load_model(
         backbone: another backbone for a model that learned nothing, such as ``"resnet50"``.
         backbone_weights: that backbone's weights: a file, ``"package"`` or ``"published"``.
         changes: other fields of the configuration, for a model that learned nothing.
+        backend: who computes the votes; see :class:`chmnet.CHMNet`.
 
     Example:
         >>> load_model("nearest-neighbour").config.matching.kind
@@ -101,17 +103,17 @@ def load_model(
         if known.file:
             if backbone not in ("", known.config.backbone.name) or changes:
                 raise WeightsError(f"{model} was trained as it is; only {untrained} take changes")
-            return load_model_file(known.path, backbone_weights)
+            return load_model_file(known.path, backbone_weights, backend)
         chosen = _choose_backbone(known.config, backbone, backbone_weights)
         config = known.config.replace(backbone=chosen)
         if chosen != known.config.backbone:  # other features, other scores
             config = config.replace(calibration=())
-        return _build(config.replace(**(changes or {})), backbone_weights, known.prior)
+        return _build(config.replace(**(changes or {})), backbone_weights, known.prior, backend)
     if not (Path(model).suffix or Path(model).exists()):
         raise WeightsError(f"there is no model {str(model)!r}; use one of {', '.join(MODELS)}, or a file's path")
     if backbone or changes:
         raise WeightsError(f"{model} has its own backbone and configuration; only {untrained} take others")
-    return load_model_file(model, backbone_weights)
+    return load_model_file(model, backbone_weights, backend)
 
 
 def _choose_backbone(config: ModelConfig, name: str, weights: str | Path) -> BackboneConfig:
@@ -125,13 +127,13 @@ def _choose_backbone(config: ModelConfig, name: str, weights: str | Path) -> Bac
     return chosen
 
 
-def _build(config: ModelConfig, weights: str | Path, prior: HoughPrior | None) -> CHMNet:
+def _build(config: ModelConfig, weights: str | Path, prior: HoughPrior | None, backend: str) -> CHMNet:
     if not weights and config.backbone.name != "efficientnet-lite0":
         what = "name a file, or `published` to download torchvision's"
         raise WeightsError(f"{config.backbone.name} needs weights: {what}")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = CHMNet(config)
+        model = CHMNet(config, backend)
     if prior is not None:
         apply_hough_prior(model.head, prior)
     for backbone in _backbones(model):
@@ -197,7 +199,7 @@ def _halved(name: str, tensor: Tensor) -> Tensor:
     return half
 
 
-def load_model_file(path: str | Path, backbone_weights: str | Path = "") -> CHMNet:
+def load_model_file(path: str | Path, backbone_weights: str | Path = "", backend: str = "auto") -> CHMNet:
     """Read a model that :func:`save_model` wrote, ready for inference.
 
     Args:
@@ -213,7 +215,7 @@ def load_model_file(path: str | Path, backbone_weights: str | Path = "") -> CHMN
     config = _read_config(path, metadata)
     try:
         with torch.device("meta"):  # shapes only: nothing is allocated before the tensors fit
-            model = CHMNet(config)
+            model = CHMNet(config, backend)
     except ValueError as error:  # a ConfigError: layers that the backbone does not have
         raise WeightsError(f"{path} holds no usable configuration: {error}") from None
     origin = metadata.get("backbone_weights")
