@@ -12,9 +12,10 @@ from chmnet.errors import WeightsError
 from chmnet.files import read_tensors, write_tensors
 from chmnet.nn import HoughPrior, MatchingHead, apply_hough_prior
 from chmnet.training.config import TrainingConfig
+from chmnet.training.initialise import build_model, initialise
 from chmnet.training.log import RunLog
 from chmnet.training.loop import CHECKPOINT, CONFIG, LAST, train
-from chmnet.weights.models import load_model_file, save_model
+from chmnet.weights.models import load_model, load_model_file, save_model
 from tests.training.test_loop import assert_same_weights, weights
 from tests.training.tiny import SYNTHETIC, tiny_config
 
@@ -85,6 +86,15 @@ def test_start_from_a_model_without_its_backbone(tmp_path: Path) -> None:
     assert_same_weights(tmp_path / "first" / LAST, tmp_path / "second" / LAST)
     with pytest.raises(WeightsError, match="without its backbone"):
         train(config.replace(backbone_weights=""), tmp_path / "third")
+
+
+def test_the_hough_prior_as_a_base_is_that_model() -> None:
+    config = TrainingConfig.from_dict({"base": "hough-prior"})
+    model, expected = build_model(config), load_model("hough-prior").state_dict()
+    initialise(model, config, lambda: pytest.fail("no features are needed"))
+    for name, value in model.state_dict().items():
+        torch.testing.assert_close(value, expected[name], rtol=0, atol=0, msg=name)
+    assert TrainingConfig.from_dict({"base": "hough-prior", "prior_sharpness": 20.0}).prior_sharpness == 20
 
 
 @pytest.mark.parametrize("reduction", [0, 2])

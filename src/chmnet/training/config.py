@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from chmnet.config import ModelConfig, TomlConfig, check_range
 from chmnet.errors import ConfigError
+from chmnet.nn.prior import HoughPrior
 
 ANNOTATED = ("pf-pascal", "pf-willow", "spair-71k", "animal-pose", "coco")
 """Data sets with keypoints; the other sources of pairs are ``list`` and ``synthetic``."""
@@ -91,7 +92,8 @@ class TrainingConfig(TomlConfig):
 
     preset: Literal["paper", "reference"] = "paper"
     """The model configuration that ``model`` changes. Instead of it, a file may say ``base``: a name of
-    ``chmnet models`` or a model file. Its weights are then the first ones, unless ``init`` says otherwise."""
+    ``chmnet models`` or a model file. Its weights are then the first ones, unless ``init`` says otherwise (those of
+    ``hough-prior`` are computed for ``model``, as sharp as that model is unless ``prior_sharpness`` is set)."""
     model: ModelConfig = field(default_factory=ModelConfig)
     frozen: bool = False
     """Keep the backbone as it is: each picture goes through it once, and its features are kept."""
@@ -193,6 +195,8 @@ class TrainingConfig(TomlConfig):
             base = data.pop("base", "")
             if base:
                 data.setdefault("init", base)
+            if base == "hough-prior":  # as it is; ``init`` alone begins less sharp
+                data.setdefault("prior_sharpness", HoughPrior().sharpness)
             data["model"] = _base_model(base, data.get("preset", "paper")).replace(**changes)
             if data.get("preset") == "reference":
                 data = {"loss": "squared-distance", "initialisation": "reference", **data}
