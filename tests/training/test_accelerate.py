@@ -1,6 +1,7 @@
 """Processes, devices and precisions, and the private interfaces of accelerate that training uses."""
 
 import inspect
+import os
 from pathlib import Path
 
 import accelerate.state
@@ -30,6 +31,15 @@ def test_a_device_is_chosen_by_a_variable_that_accelerate_reads() -> None:
         "accelerate does not read ACCELERATE_TORCH_DEVICE any more: "
         "find another way in chmnet.training.loop.start_accelerator to run on a chosen device"
     )
+
+
+def test_a_second_run_may_have_another_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chmnet.training.loop.choose_device", torch.device)
+    monkeypatch.delenv("ACCELERATE_TORCH_DEVICE", raising=False)
+    found = [start_accelerator(tiny_config(), device).device.type for device in ("cpu", "meta", "cpu", "auto")]
+    assert found[:3] == ["cpu", "meta", "cpu"]
+    assert found[3] != "meta"
+    assert "ACCELERATE_TORCH_DEVICE" not in os.environ
 
 
 def test_float16_needs_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -362,17 +362,20 @@ def start_accelerator(config: TrainingConfig, device: str = "auto") -> Any:  # a
         raise InputError('training needs accelerate; run `pip install "chmnet[train]"`')
     from accelerate import Accelerator
     from accelerate.state import AcceleratorState
+    from accelerate.utils import patch_environment
 
-    # A second run in one process may have another precision; which processes there are stays as it is.
-    AcceleratorState._reset_state()
     several = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    # A second run in one process may have another precision, and another device if it is the only process.
+    AcceleratorState._reset_state(reset_partial_state=not several)
+    chosen = {}
     if device not in ("auto", "cpu"):
         if several:
             raise InputError(f"each process has a device of its own; leave out --device {device}, or use cpu")
-        os.environ["ACCELERATE_TORCH_DEVICE"] = str(choose_device(device))
+        chosen["ACCELERATE_TORCH_DEVICE"] = str(choose_device(device))
     gpu = torch.cuda.is_available() and device.startswith(("auto", "cuda"))
     cpu = device == "cpu" or (several and not gpu)
-    accelerator = Accelerator(cpu=cpu, mixed_precision=choose_precision(config.precision, gpu))
+    with patch_environment(**chosen):
+        accelerator = Accelerator(cpu=cpu, mixed_precision=choose_precision(config.precision, gpu))
     shares = accelerator.num_processes * config.accumulate
     if config.batch_size % shares:
         raise ConfigError(
