@@ -93,7 +93,8 @@ class TrainingConfig(TomlConfig):
     preset: Literal["paper", "reference"] = "paper"
     """The model configuration that ``model`` changes. Instead of it, a file may say ``base``: a name of
     ``chmnet models`` or a model file. Its weights are then the first ones, unless ``init`` says otherwise;
-    those of ``hough-prior`` are computed for ``model``, as sharp as that model is unless ``prior_sharpness`` is set."""
+    those of ``hough-prior`` are computed for ``model``, as sharp as that model is if no ``prior_sharpness`` is
+    set."""
     model: ModelConfig = field(default_factory=ModelConfig)
     frozen: bool = False
     """Keep the backbone as it is: each picture goes through it once, and its features are kept."""
