@@ -19,6 +19,7 @@ from chmnet.features import FeatureCache, Features
 from chmnet.metrics import inside
 from chmnet.nn.chmnet import CHMNet
 from chmnet.training.synthetic import Texture
+from chmnet.weights import load_model, save_model
 from tests.data import trees
 from tests.flat import flat_config
 
@@ -152,6 +153,21 @@ def test_the_command_refuses_sides_that_are_none(tmp_path: Path, word: str) -> N
     result = CliRunner().invoke(app, [*arguments, "--model", word])
     assert isinstance(result.exception, InputError)
     assert "16 to 1024 pixels" in str(result.exception)
+
+
+def test_the_command_takes_backbone_weights_for_models_without_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = trees.make_pf_pascal(tmp_path)
+    bare = tmp_path / "bare.safetensors"
+    save_model(load_model("hough-prior"), bare, backbone_weights="somebody's")
+    found: list[Member] = []
+    monkeypatch.setattr("chmnet.annotation.label.label_pairs", lambda pairs, members, *rest: found.extend(members))
+    arguments = ["data", "label", "pf-pascal", "--root", str(root), "-o", str(tmp_path / "out.json")]
+    models = ["--model", f"{bare}@64", "--model", "chmnet-lite"]
+    CliRunner().invoke(app, [*arguments, *models, "--backbone-weights", "package"])
+    assert [member.side for member in found] == [64, None]
+    assert "without its backbone" in str(CliRunner().invoke(app, [*arguments, *models]).exception)
 
 
 def test_the_command_without_any_sure_pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

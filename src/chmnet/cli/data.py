@@ -32,7 +32,7 @@ def summary(
     name: Name,
     root: io.DataRoot,
     split: io.Split = "test",
-    option: io.DataOptions = None,
+    data_option: io.DataOptions = None,
     json_file: Annotated[
         Path | None, io.option("FILE", "Write counts and problems here as JSON.", "--json")
     ] = None,
@@ -50,7 +50,8 @@ def summary(
     io.check_outputs([], [json_file], overwrite)
     from chmnet.data.summary import summarise
 
-    found = summarise(name, root, split, lambda paths: io.track(paths, "images"), **parse_changes(option or []))
+    options = parse_changes(data_option or [])
+    found = summarise(name, root, split, lambda paths: io.track(paths, "images"), **options)
     if json_file is not None:
         io.write_json(found.as_json(), json_file, overwrite)
     _print_counts(found)
@@ -65,7 +66,7 @@ def list_pairs(
     root: io.DataRoot,
     output: Annotated[Path, io.option("FILE", "Write the list here (.json).", "--output", "-o")],
     split: io.Split = "test",
-    option: io.DataOptions = None,
+    data_option: io.DataOptions = None,
     overwrite: io.Overwrite = False,
 ) -> None:
     """Write a list of the pairs of a data set.
@@ -79,7 +80,7 @@ def list_pairs(
     io.check_outputs([], [output], overwrite)
     from chmnet.data import load_pairs, write_list
 
-    pairs = load_pairs(name, root, split, **parse_changes(option or []))
+    pairs = load_pairs(name, root, split, **parse_changes(data_option or []))
     write_list(pairs, output, root, overwrite)
     typer.echo(f"wrote {len(pairs)} pairs to {output}")
 
@@ -111,6 +112,7 @@ def label(
         float, io.option("NUMBER", "Confidence that a match needs to become a keypoint, 0 to 1.")
     ] = 0.8,
     points: Annotated[int, io.option("NUMBER", "Most keypoints of a pair.")] = 32,
+    backbone_weights: io.BackboneWeights = "",
     device: io.Device = "auto",
     overwrite: io.Overwrite = False,
 ) -> None:
@@ -124,7 +126,7 @@ def label(
     Examples:
       chmnet data label pf-pascal --root data -o labels.json
       chmnet data label pf-pascal --root data -o drawn.json --draw 1600
-      chmnet data label pf-pascal --root data -o labels.json --model chmnet-r50
+      chmnet data label pf-pascal --root data -o own.json --model own.safetensors
     """
     io.check_outputs([], [output], overwrite)
     if split == "test":
@@ -134,7 +136,7 @@ def label(
 
     config = LabellingConfig(minimum_confidence, most_points=points)
     pairs = _pairs(name, root, split, draw)
-    members = [_member(word) for word in model or ["chmnet-lite", "chmnet-lite@320"]]
+    members = [_member(word, backbone_weights) for word in model or ["chmnet-lite", "chmnet-lite@320"]]
     found = label_pairs(pairs, members, config, lambda items: io.track(items, "pairs"), device)
     if not found:
         raise InputError(f"none of {len(pairs)} pairs has enough confident matches; lower --minimum-confidence")
@@ -159,16 +161,17 @@ def _pairs(name: str, root: Path, split: str, draw: int) -> "list[Pair]":
     return draw_pairs(pairs, draw, listed)
 
 
-def _member(word: str) -> "Member":
+def _member(word: str, backbone_weights: str) -> "Member":
     from chmnet.annotation.label import Member
     from chmnet.weights import load_model
+    from chmnet.weights.models import needs_backbone
 
     name, at, side = word.rpartition("@")
-    if not at:
-        return Member(load_model(word))
-    if not (side.isdecimal() and 16 <= int(side) <= 1024):
+    if at and not (side.isdecimal() and 16 <= int(side) <= 1024):
         raise InputError(f"the side after @ must be 16 to 1024 pixels, got {word!r}")
-    return Member(load_model(name), int(side))
+    name = name if at else word
+    model = load_model(name, backbone_weights=backbone_weights if needs_backbone(name) else "")
+    return Member(model, int(side) if at else None)
 
 
 def _print_counts(found: "Summary") -> None:

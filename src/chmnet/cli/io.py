@@ -59,7 +59,8 @@ DataRoot = Annotated[
 ]
 Split = Annotated[str, option("NAME", "train, val or test.")]
 DataOptions = Annotated[
-    list[str] | None, option("KEY=VALUE", "Option of the data set, such as maximum_pairs=200; repeatable.")
+    list[str] | None,
+    option("KEY=VALUE", "Option of the data set, such as maximum_pairs=200; repeatable.", "--option"),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that exist.")]
 

@@ -248,13 +248,9 @@ def read_model_config(model: str | Path) -> ModelConfig:
 
 
 def needs_backbone(model: str | Path) -> bool:
-    """Whether a model by name, or a model file, comes without its backbone's weights: they must be named.
-
-    Raises:
-        WeightsError: there is no such model.
-    """
+    """Whether a model by name, or a model file, comes without its backbone's weights: they must be named."""
     known = MODELS.get(str(model))
-    return known.needs_backbone if known else _lacks_backbone(read_metadata(model))
+    return known.needs_backbone if known else Path(model).is_file() and _lacks_backbone(read_metadata(model))
 
 
 def _lacks_backbone(metadata: Mapping[str, str]) -> bool:
