@@ -19,7 +19,7 @@ def calibrate(
     dataset: io.Dataset,
     root: io.DataRoot,
     split: io.Split = "val",
-    option: io.DataOptions = None,
+    data_option: io.DataOptions = None,
     output: Annotated[
         Path | None,
         io.option("FILE", "Write the calibrated model here. Default: measure and print.", "--output", "-o"),
@@ -52,7 +52,7 @@ def calibrate(
     from chmnet.weights import load_model, save_calibrated
 
     network = load_model(model, backbone_weights=backbone_weights)
-    pairs = data.load_pairs(dataset, root, split, **parse_changes(option or []))
+    pairs = data.load_pairs(dataset, root, split, **parse_changes(data_option or []))
     if (dataset, split) == ("pf-pascal", "val"):
         pairs = data.deduplicate(pairs, data.training_pairs(root))
     found = collect_evidence(pairs, network, lambda items: io.track(items, "pairs"), device)

@@ -18,7 +18,7 @@ def evaluate(
     dataset: io.Dataset,
     root: io.DataRoot,
     split: io.Split = "test",
-    option: io.DataOptions = None,
+    data_option: io.DataOptions = None,
     pair_list: Annotated[
         Path | None, io.option("FILE", "Only the pairs of a list from `chmnet data list`.", "--pairs")
     ] = None,
@@ -71,7 +71,7 @@ def evaluate(
     data.find_dataset(dataset, root, split)
     asked = {"space": space, "threshold": threshold, "average": average, "alphas": alpha}
     protocol = DEFAULT_PROTOCOLS[dataset].replace(**{key: value for key, value in asked.items() if value})
-    options = parse_changes(option or [])
+    options = parse_changes(data_option or [])
     pairs = data.read_list(pair_list, root) if pair_list else data.load_pairs(dataset, root, split, **options)
     pairs = [pair for pair in pairs if not pair.flags.get("flip")]  # copies that only training uses
     check_pairs(pairs, protocol, clutter)
