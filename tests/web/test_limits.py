@@ -247,6 +247,21 @@ def test_slow_decoding_ends_and_the_next_picture_is_read() -> None:
         decoder.close()
 
 
+def test_refusals_say_the_whole_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoder = Decoder(seconds=60, pixels=20)
+    sentence = "the picture cannot be read as a picture: one cause; another"
+    try:
+        with pytest.raises(WebError, match=r"^the picture has more than 2e-05 million pixels$") as large:
+            decoder.decode(picture_file(), side=10)
+        assert (large.value.status, large.value.what_to_do) == (413, "make it smaller")
+        answer = {"error": sentence, "reason": "broken-picture"}
+        monkeypatch.setattr("chmnet.web.uploads._ask", lambda *arguments: (answer, b""))
+        with pytest.raises(WebError, match=f"^{sentence}$"):
+            decoder.decode(picture_file(), side=10)
+    finally:
+        decoder.close()
+
+
 def test_decoder_answers_one_after_the_other() -> None:
     orders = io.BytesIO()
     for data in (picture_file(), b"nonsense"):

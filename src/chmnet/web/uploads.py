@@ -24,7 +24,6 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
-from chmnet.errors import InputError
 from chmnet.geometry import Size
 from chmnet.web.answers import WebError
 from chmnet.web.decoder import Decoded
@@ -192,16 +191,11 @@ def _parse_top(text: str) -> int:
 # ---------------------------------------------------------------- pictures
 
 
-def refusal(error: InputError) -> WebError:
-    """The answer to a picture that cannot be used."""
-    status, advice = _REFUSALS.get(error.reason, (422, "save it again as PNG or JPEG"))
-    return WebError(status, str(error).split(";")[0], advice)
-
-
 _REFUSALS = {
     "type-not-accepted": (415, "use PNG, JPEG, WebP, GIF or BMP"),
     "too-large": (413, "make it smaller"),
 }
+"""The status of HTTP and the advice to each reason of :class:`chmnet.errors.InputError`."""
 
 
 class Decoder:
@@ -262,7 +256,9 @@ class Decoder:
                 if late.is_set():  # also when its answer came at the last moment: the next picture needs another
                     self._end()
         if "error" in answer:
-            raise refusal(InputError(answer["error"], answer["reason"]))
+            status, advice = _REFUSALS.get(answer["reason"], (422, "save it again as PNG or JPEG"))
+            too_large = f"the picture has more than {self.pixels / 1e6:g} million pixels"
+            raise WebError(status, too_large if answer["reason"] == "too-large" else answer["error"], advice)
         height, width = answer["shape"]
         return Decoded((answer["size"][0], answer["size"][1]), Image.frombytes("RGB", (width, height), pixels))
 
