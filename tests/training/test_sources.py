@@ -105,7 +105,7 @@ def test_folder_without_pictures(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no picture")
     with pytest.raises(InputError, match="holds no pictures"):
         open_one(None, dataset="synthetic", path=str(tmp_path))
-    trees.make_image(tmp_path / "only.png")
+    trees.make_image(tmp_path / "only.gif")  # any of the endings that `chmnet propagate` knows
     assert len(open_one(None, dataset="synthetic", path=str(tmp_path), views=3)) == 6
     with pytest.raises(InputError, match="1 pictures cannot be divided"):
         open_one(None, dataset="synthetic", path=str(tmp_path), images="training")

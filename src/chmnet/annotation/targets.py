@@ -5,11 +5,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-SUFFIXES = frozenset(
-    {".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg"}
-    | {".pbm", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
-)
-"""Files of a folder that count as pictures; a file that is named itself may have any name."""
+from chmnet.data.reading import PICTURE_ENDINGS
 
 
 class Skipped(NamedTuple):
@@ -58,5 +54,5 @@ def _below(folder: Path, skipped: list[Skipped]) -> list[Path]:
     for place, folders, files in os.walk(folder, onerror=note):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         names = (name for name in sorted(files) if not name.startswith("."))
-        found += [Path(place, name) for name in names if Path(name).suffix.lower() in SUFFIXES]
+        found += [Path(place, name) for name in names if Path(name).suffix.lower() in PICTURE_ENDINGS]
     return found

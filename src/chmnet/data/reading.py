@@ -20,6 +20,12 @@ from chmnet.pictures import Box
 MAX_COORDINATE = 1_000_000
 """No picture is larger: a coordinate beyond this is a mistake in the file."""
 
+PICTURE_ENDINGS = frozenset(
+    {".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg"}
+    | {".pbm", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+)
+"""Files of a folder that count as pictures; a file that is named itself may have any name."""
+
 KIND_NAMES = {dict: "an object", list: "a list", str: "a text", int: "a whole number"}
 
 Item = TypeVar("Item")

@@ -9,13 +9,13 @@ import numpy as np
 from chmnet import data
 from chmnet.data.making_pairs import make_pairs
 from chmnet.data.pairs import Pair
+from chmnet.data.reading import PICTURE_ENDINGS
 from chmnet.errors import InputError
 from chmnet.pictures import Picture
 from chmnet.training.config import AugmentationConfig, SourceConfig
 from chmnet.training.sources import AnnotatedSource, PairSource
 from chmnet.training.synthetic import SyntheticSource, Texture
 
-PICTURE_ENDINGS = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff"}
 GENERATED = 20
 """Textures that stand in where no folder of pictures is given."""
 HELD_OUT_SHARE = 0.1
