@@ -228,7 +228,7 @@ def test_a_pair_without_a_warp_is_grey(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_shares_of_pairs(quick: QuickRuns) -> None:
     rows = quick("qualitative").record()["figures"]["rows"]
-    assert list(rows) == list(qualitative.MODELS)
+    assert list(rows) == list(qualitative.COMPARED)
     for benchmarks in rows.values():
         for row in benchmarks.values():
             assert 0 <= row["all"] <= row["half"] <= 1 - row["none"]

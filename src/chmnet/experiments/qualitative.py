@@ -16,7 +16,7 @@ from chmnet.viz import contact_sheet, draw_errors
 
 PAIRS_SHOWN = 4
 FAILURES_SHOWN = 4
-MODELS = ("chmnet-lite", "hough-prior", "nearest-neighbour")
+COMPARED = ("chmnet-lite", "hough-prior", "nearest-neighbour")
 POINTS = np.array([[0.04, 0.45], [0.1, 0.26], [0.43, 0.27], [0.89, 0.24], [0.35, 0.93], [0.87, 0.68]])
 """Points of the first example picture, a donkey from muzzle to hock, as shares of its width and height."""
 
@@ -25,7 +25,7 @@ def measure(store: Store) -> Figures:
     """How PCK is spread over the pairs of each benchmark: all keypoints right, half, none."""
     store.check_examples()
     rows: dict[str, Any] = {}
-    for name in MODELS:
+    for name in COMPARED:
         for benchmark, wanted in store.benchmarks.items():
             file = store.predictions(Model(name, name), benchmark)
             scores = per_pair(store.pairs(benchmark), file.predictions.values(), wanted.protocol)
@@ -54,15 +54,15 @@ def tables(figures: Figures) -> list[Table]:
 
 def draw(store: Store, figures: Figures) -> Mapping[str, Drawing]:
     """Warps of the example pictures; how mirrored and turned pictures fail; both for each benchmark."""
-    matchers = {name: store.matcher(Model(name, name)) for name in MODELS}
+    matchers = {name: store.matcher(Model(name, name)) for name in COMPARED}
     examples = [(pair.title, pair.source, pair.target) for pair in store.example_pairs()]
     drawings: dict[str, Drawing] = {
         "": _draw_warps(matchers, examples),
-        "-failures": _draw_known_failures(matchers[MODELS[0]], examples[0][1]),
+        "-failures": _draw_known_failures(matchers[COMPARED[0]], examples[0][1]),
     }
     for benchmark, wanted in store.benchmarks.items():
         pairs = store.pairs(benchmark)
-        file = store.predictions(Model(MODELS[0], MODELS[0]), benchmark)
+        file = store.predictions(Model(COMPARED[0], COMPARED[0]), benchmark)
         scores = per_pair(pairs, file.predictions.values(), wanted.protocol)
         order = sorted(pairs, key=lambda pair: -sum(scores[pair.name].values()))
         shown = [order[place] for place in np.linspace(0, len(order) // 2, PAIRS_SHOWN).astype(int)]

@@ -16,7 +16,7 @@ from chmnet.weights import MODELS, load_model
 from chmnet.weights.backbones import load_backbone_weights
 from chmnet.weights.models import needs_backbone
 
-Features = Callable[[], Tensor]
+FeatureMaker = Callable[[], Tensor]
 """Gives backbone features ``b c h w`` of some training pictures, for initialisations that look at data."""
 
 
@@ -57,7 +57,7 @@ def backbone_from_init(config: TrainingConfig) -> bool:
     return not config.backbone_weights and config.init not in ("random", "hough-prior")
 
 
-def initialise(model: CHMNet, config: TrainingConfig, features: Features) -> None:
+def initialise(model: CHMNet, config: TrainingConfig, features: FeatureMaker) -> None:
     """Give the model its first weights, as ``config.init`` says.
 
     Args:

@@ -19,7 +19,7 @@ from chmnet.pictures import Size, read_picture
 FORMATS = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp", "GIF": "image/gif", "BMP": "image/bmp"}
 """What is accepted: all that every browser can show too."""
 
-MEMORY_BYTES = 4 * 2**30
+PROCESS_BYTES = 4 * 2**30
 """Address space of this process; 100 million pixels with transparency need half of it."""
 
 
@@ -104,7 +104,7 @@ def _limit_itself() -> None:
     with contextlib.suppress(ImportError, ValueError, OSError):  # not every system has such limits
         import resource
 
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+        resource.setrlimit(resource.RLIMIT_AS, (PROCESS_BYTES, PROCESS_BYTES))
         for limit in (
             resource.RLIMIT_CORE,
             resource.RLIMIT_FSIZE,
