@@ -2,6 +2,8 @@
 
 import dataclasses
 import math
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -361,7 +363,28 @@ def test_keys_of_version_0_1(old: dict[str, Any], new: dict[str, Any]) -> None:
         assert ModelConfig().replace(**old) == ModelConfig.from_dict(new)
 
 
-@pytest.mark.parametrize("data", [{"upsample": 2, "output": 5}, {"channels": 2, "matching": [1]}], ids=str)
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"upsample": 2, "output": 5},
+        {"channels": 2, "matching": [1]},
+        {"dimensions": "4d-4d", "correlation": {"scales": [0.7, 1.0]}},
+    ],
+    ids=str,
+)
 def test_old_keys_beside_something_that_is_no_table(data: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="table"):
         ModelConfig.from_dict(data)
+
+
+def test_old_dimensions_that_never_were() -> None:
+    with pytest.raises(ConfigError, match="6d-4d, 4d-4d, got '5d'"):
+        ModelConfig.preset("paper", dimensions="5d")
+
+
+def test_the_warning_names_the_line_of_the_caller() -> None:
+    """In a process of its own: the checks of the tests stand between caller and callee."""
+    code = "import chmnet\nchmnet.ModelConfig.preset('paper', dimensions='4d-4d')"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "<string>:2: DeprecationWarning" in run.stderr  # shown without asking, as it is in the main program
+    assert "dimensions" in run.stderr

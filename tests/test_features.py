@@ -173,7 +173,7 @@ def test_files_that_are_no_features(content: bytes, tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"f\.safetensors"):
         Features.load(path)
-    with pytest.raises(InputError, match="no weight file"):
+    with pytest.raises(InputError, match="no file"):
         Features.load(tmp_path / "none.safetensors")
 
 

@@ -4,6 +4,7 @@ import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import jaxtyping
 import numpy as np
 import pytest
 import torch
@@ -325,3 +326,13 @@ def test_decoding_in_threads_leaves_the_warnings_alone(tmp_path: Path) -> None:
 def test_boxes_that_are_not_finite(box: tuple[float, float, float, float]) -> None:
     with pytest.raises(InputError, match="finite"):
         View.around(RED, box)
+
+
+def test_a_view_takes_what_a_picture_takes_and_nothing_is_no_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # it would refuse the path first
+    path = save(Image.new("RGB", (6, 4), "red"), tmp_path / "a.png")
+    assert View(path).size == (4, 6)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="NoneType"):
+        Picture(None)

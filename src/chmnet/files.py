@@ -64,7 +64,8 @@ def check_writable(path: str | Path, overwrite: bool) -> None:
     if path.exists() and not path.is_file():
         raise InputError(f"{path} is a device or a pipe, which cannot be replaced; name a file to write")
     if path.exists() and not overwrite:
-        raise InputError(f"{path} exists already; choose another name, or allow overwriting (--overwrite)")
+        how = "(--overwrite, or overwrite=True in Python)"
+        raise InputError(f"{path} exists already; choose another name, or allow overwriting {how}")
     if not path.parent.is_dir():
         raise InputError(f"cannot write to the folder {path.parent}: there is no such folder")
 
@@ -178,7 +179,7 @@ def read_tensors(path: str | Path) -> tuple[dict[str, "Tensor"], dict[str, str]]
     path = Path(path)
     try:
         if not path.is_file():
-            raise WeightsError(f"there is no weight file {path}")
+            raise WeightsError(f"there is no file {path}")
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
@@ -197,7 +198,7 @@ def read_metadata(path: str | Path) -> dict[str, str]:
 
     path = Path(path)
     if not path.is_file():
-        raise WeightsError(f"there is no weight file {path}")
+        raise WeightsError(f"there is no file {path}")
     try:
         with safe_open(path, framework="np") as file:
             return dict(file.metadata() or {})

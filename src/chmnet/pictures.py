@@ -60,9 +60,8 @@ class Picture:
 
     def __init__(self, source: "PictureLike | None", size: Size | None = None) -> None:
         self.path = Path(source) if isinstance(source, str | Path) else None
-        if source is None:
-            assert size is not None, "a picture that is not at hand has a size"
-        elif not isinstance(source, str | Path | bytes | Image.Image | np.ndarray) and not _is_tensor(source):
+        known = isinstance(source, str | Path | bytes | Image.Image | np.ndarray) or _is_tensor(source)
+        if not known and (source is not None or size is None):
             raise InputError(
                 f"a picture must be a path, a PIL image, a NumPy array or a tensor, got {type(source).__name__}"
             )
@@ -175,6 +174,7 @@ class View:
     """Degrees counter-clockwise, after mirroring: 0, 90, 180 or 270."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "picture", Picture.of(self.picture))
         if self.turn not in (0, 90, 180, 270) or isinstance(self.turn, float):
             raise InputError(f"a view is turned by 0, 90, 180 or 270 degrees, got {self.turn}")
         if self.area is not None:

@@ -1,6 +1,8 @@
 """Configurations of version 0.1, whose model had one flat table, as those of today; until version 0.3."""
 
+import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
 from chmnet.errors import ConfigError
@@ -50,7 +52,10 @@ def upgrade_model(data: dict[str, Any]) -> dict[str, Any]:
     kind = data.pop("matching") if isinstance(data.get("matching"), str) else None
     fields = {key: data.pop(key) for key in list(data) if key in _HOUGH}
     consensus = data.pop("consensus_channels", None)
-    if data.pop("dimensions", "6d-4d") == "4d-4d" or kind == "consensus":
+    dimensions = data.pop("dimensions", "6d-4d")
+    if dimensions not in ("6d-4d", "4d-4d"):
+        raise ConfigError(f"'dimensions' must be one of 6d-4d, 4d-4d, got {dimensions!r}")
+    if dimensions == "4d-4d" or kind == "consensus":
         correlation["scales"] = [1.0]
     if kind is not None:  # fields of other kinds said nothing
         fields = {
@@ -70,12 +75,16 @@ def upgrade_model(data: dict[str, Any]) -> dict[str, Any]:
     for name, table in (("correlation", correlation), ("matching", fields), ("output", output)):
         if table:
             given = data.get(name, {})
-            if not isinstance(given, dict):
+            if not isinstance(given, dict) or given.keys() & table.keys():
                 raise ConfigError(f"{name!r} is given as a table and by keys of version 0.1; use the table alone")
             new[name] = {**given, **table}
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and Path(frame.f_code.co_filename).parent == Path(__file__).parent:
+        level, frame = level + 1, frame.f_back  # to whoever called chmnet
     warnings.warn(
-        f"keys of version 0.1 in a model's configuration: {', '.join(old)}; docs/architecture.md names today's",
+        f"a model's configuration has keys of version 0.1, which 0.3 will refuse: {', '.join(old)}; "
+        "docs/architecture.md has today's names",
         DeprecationWarning,
-        stacklevel=4,
+        stacklevel=level,
     )
     return {**data, **new}

@@ -87,7 +87,7 @@ def test_known_models_need_no_weights() -> None:
         (["--sizes", "120,big"], "sizes must be whole numbers"),
         (["--sizes", ","], "one or more whole numbers"),
         (["--model", "wonder"], "there is no model 'wonder'"),
-        (["--model", "none.safetensors", "--backbone", ""], "there is no weight file"),
+        (["--model", "none.safetensors", "--backbone", ""], "there is no file"),
         (["--backbone", "vgg"], "must be one of resnet18"),
         (["--set", "speed=1"], "unknown key 'speed'"),
         (["--set", "speed"], "must be written key=value"),

@@ -28,7 +28,7 @@ def test_kernels_of_the_default_model(tmp_path: Path) -> None:
     [
         (["nearest-neighbour", "-o", "k.png"], "nearest-neighbour has no Hough layers"),
         (["wonder", "-o", "k.png"], "there is no model 'wonder'"),
-        (["none.safetensors", "-o", "k.png"], "there is no weight file none.safetensors"),
+        (["none.safetensors", "-o", "k.png"], "there is no file none.safetensors"),
         (["chmnet-lite", "-o", "k.unknown"], "picture format"),
         (["chmnet-lite", "-o", "no/such/k.png"], "no such folder"),
         (["chmnet-lite", "-o", "taken.png"], "taken.png exists already"),

@@ -219,7 +219,7 @@ def test_both_losses(tmp_path: Path, kind: str) -> None:
     ("changes", "words"),
     [
         (["init=wonder"], "init must be random, hough-prior, a model file or one of"),
-        (["init=none.safetensors"], "there is no weight file none.safetensors"),
+        (["init=none.safetensors"], "there is no file none.safetensors"),
         (
             ["model.backbone.name=resnet50", "model.backbone.layers=[]", "backbone_weights="],
             "resnet50 needs weights",

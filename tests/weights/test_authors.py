@@ -299,7 +299,7 @@ def test_truncated_checkpoint(tmp_path: Path) -> None:
 
 
 def test_missing_checkpoint(tmp_path: Path) -> None:
-    with pytest.raises(WeightsError, match=r"there is no weight file .*none.pt$"):
+    with pytest.raises(WeightsError, match=r"there is no file .*none.pt$"):
         convert_reference_checkpoint(tmp_path / "none.pt", tmp_path / "model.safetensors")
 
 

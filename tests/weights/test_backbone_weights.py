@@ -150,8 +150,8 @@ def test_he_weights_say_where_they_stride(shared: Path) -> None:
 
 def test_missing_files(tmp_path: Path) -> None:
     for name in ("none.pth", "none.safetensors"):
-        assert_refused(small_resnet(), tmp_path / name, f"there is no weight file .*{name}")
-    assert_refused(small_resnet(), tmp_path, "there is no weight file")
+        assert_refused(small_resnet(), tmp_path / name, f"there is no file .*{name}")
+    assert_refused(small_resnet(), tmp_path, "there is no file")
 
 
 # ---------------------------------------------------------------- files that are no table of tensors

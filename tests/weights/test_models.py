@@ -199,8 +199,8 @@ def test_truncated_file(path: Path, share: float) -> None:
 
 
 def test_missing_file_and_folder(tmp_path: Path) -> None:
-    assert_refused(tmp_path / "none.safetensors", "no weight file")
-    assert_refused(tmp_path, "no weight file")
+    assert_refused(tmp_path / "none.safetensors", "no file")
+    assert_refused(tmp_path, "no file")
     assert_refused(tmp_path / ("n" * 300), "File name too long")
 
 
@@ -580,5 +580,5 @@ def test_known_models_say_what_their_files_say() -> None:
         metadata = header_of(MODELS[name].path)[0]
         assert MODELS[name].description == json.loads(metadata["notes"])["description"]
         assert MODELS[name].needs_backbone == ("backbone_weights" in metadata)
-    with pytest.raises(WeightsError, match="no weight file"):
+    with pytest.raises(WeightsError, match="no file"):
         models.read_model_config("nonesuch.safetensors")

@@ -86,7 +86,7 @@ def read_checkpoint(path: str | Path) -> dict[str, Tensor]:
     path = Path(path)
     try:
         if not path.is_file():
-            raise WeightsError(f"there is no weight file {path}")
+            raise WeightsError(f"there is no file {path}")
         state = torch.load(path, map_location="cpu", weights_only=True)
     except WeightsError:
         raise
