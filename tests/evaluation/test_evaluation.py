@@ -225,9 +225,9 @@ def test_report_is_self_contained(root: Path, tmp_path: Path, ending: str) -> No
 def test_killed_and_started_again_gives_the_same_json(root: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "CHMNET_CACHE": str(tmp_path / "cache")}
     slow = (
-        "import time, chmnet.nn.chmnet as m, chmnet.cli.main as c\n"
-        "match = m.MatchingHead.match\n"
-        "m.MatchingHead.match = lambda *a: (time.sleep(0.5), match(*a))[1]\n"
+        "import time, chmnet.nn.inference as m, chmnet.cli.main as c\n"
+        "match = m.InferenceHead.match\n"
+        "m.InferenceHead.match = lambda *a: (time.sleep(0.5), match(*a))[1]\n"
         "c.main()\n"
     )
     arguments = [*COMMAND, "--root", str(root)]
@@ -375,7 +375,7 @@ def test_nearest_neighbours_of_resnet_50_on_pf_willow(shared: Path, tmp_path: Pa
     all_pairs = load_pairs("pf-willow", shared / "datasets")
     weights = shared / "weights" / "resnet50_he_conv4.safetensors"
     for filtered, figures in expected.items():
-        network = load_model("nearest-neighbour", "resnet50", weights, {"mutual_filter": filtered})
+        network = load_model("nearest-neighbour", "resnet50", weights, {"output": {"mutual_filter": filtered}})
         file = PredictionFile(tmp_path / f"{filtered}.jsonl")
         predict(all_pairs, network, file, Header.of("pf-willow", "test", all_pairs, describe_model("nn", network)))
         for threshold, values in zip(("bbox-kp", "bbox-legacy"), figures, strict=True):

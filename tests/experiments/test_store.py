@@ -19,7 +19,6 @@ from chmnet.experiments.ablation import measure_variants
 from chmnet.experiments.recipe import RECIPE
 from chmnet.experiments.store import Model, Setting, Store
 from chmnet.metrics import DEFAULT_PROTOCOLS, Prediction
-from chmnet.nn import MatchingHead
 from chmnet.training.log import RunLog
 from chmnet.training.loop import LAST
 from tests.conftest import REPOSITORY
@@ -140,7 +139,7 @@ def test_predictions_are_made_once(store: Store, monkeypatch: pytest.MonkeyPatch
     first = store.predictions(NEAREST, "synthetic")
     assert first.complete
     content = first.path.read_bytes()
-    monkeypatch.setattr(MatchingHead, "match", lambda *_: pytest.fail("predicted again"))
+    monkeypatch.setattr(InferenceHead, "match", lambda *_, **__: pytest.fail("predicted again"))
     again = store.predictions(NEAREST, "synthetic")
     assert again.predictions.keys() == first.predictions.keys()
     assert again.path.read_bytes() == content
