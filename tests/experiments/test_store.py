@@ -19,6 +19,7 @@ from chmnet.experiments.ablation import measure_variants
 from chmnet.experiments.recipe import RECIPE
 from chmnet.experiments.store import Model, Setting, Store
 from chmnet.metrics import DEFAULT_PROTOCOLS, Prediction
+from chmnet.nn.inference import InferenceHead
 from chmnet.training.log import RunLog
 from chmnet.training.loop import LAST
 from tests.conftest import REPOSITORY
