@@ -89,7 +89,7 @@ def test_features_from_disk_give_the_same_numbers(
 SEVERAL_THREADS = {**os.environ, "OMP_NUM_THREADS": "2"}
 
 
-def run(script: str, *arguments: str | Path) -> None:
+def check_run(script: str, *arguments: str | Path) -> None:
     """Run Python elsewhere; a hang is a failure, and ends with all its processes."""
     command = [sys.executable, "-c", script, *map(str, arguments)]
     options = {"env": SEVERAL_THREADS, "stderr": subprocess.PIPE, "text": True, "start_new_session": True}
@@ -142,4 +142,4 @@ assert (again - expected).abs().max() < 1e-5 * expected.abs().max()
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.parametrize("cache", ["memory", "disk"])
 def test_forked_processes_use_the_matcher_of_their_parent(cache: str, pictures: list[Path]) -> None:
-    run(FORKED, *pictures[:2], cache)
+    check_run(FORKED, *pictures[:2], cache)

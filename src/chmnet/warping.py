@@ -86,7 +86,7 @@ def _cubic_weights(points: Float[Tensor, " n"], length: int) -> Float[Tensor, "n
     )
     weights.scatter_(1, cell.long()[:, None] + torch.arange(4, device=points.device), taps)
     inner = weights[:, 1:-1].clone()
-    for edge, beyond, next_one in ((0, 0, 1), (-1, -1, -2)):  # the line goes on straight: 2 · edge − next
+    for edge, beyond, next_one in ((0, 0, 1), (-1, -1, -2)):  # the line continues straight: 2 · edge − next
         inner[:, edge] += 2 * weights[:, beyond]
         inner[:, next_one] -= weights[:, beyond]
     return inner
