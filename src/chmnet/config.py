@@ -145,6 +145,23 @@ class TransferConfig(TomlConfig):
 
 
 @dataclass(frozen=True)
+class FineConfig(TomlConfig):
+    """A second correlation on the finer grid, from early layers of the backbone; see :mod:`chmnet.nn.fine`."""
+
+    layers: tuple[str, ...] = ()
+    """Early layers, such as ``blocks.4`` of EfficientNet-Lite0 or ``layer2`` of a ResNet (stride 8), brought to the
+    grid of the last vote; several are scaled to length one each and joined. Empty: no fine branch (the paper)."""
+    channels: int = 64
+    """What the 3×3 convolution makes of them."""
+
+    def __post_init__(self) -> None:
+        self.check_types()
+        if len(self.layers) > 64:
+            raise ConfigError(f"layers must be at most 64 names, got {len(self.layers)}")
+        check_range("channels of fine", self.channels, minimum=1, maximum=4096)
+
+
+@dataclass(frozen=True)
 class ModelConfig(TomlConfig):
     """A whole network. The defaults are the preset ``paper``."""
 
@@ -178,6 +195,8 @@ class ModelConfig(TomlConfig):
     """Sparse correlation: only this many best matches of each position stay (the paper's K = 10); 0: all."""
     upsample: int = 2
     """How much finer the last vote's grid is."""
+    fine: FineConfig = field(default_factory=FineConfig)
+    """Off in the paper and the authors' code."""
     output: Literal["linear", "softplus"] = "linear"
     """Activation after the last vote: none (the paper) or softplus (the authors' code)."""
     mutual_filter: bool = False
@@ -229,6 +248,11 @@ class ModelConfig(TomlConfig):
             raise ConfigError(
                 f"channels = {self.channels} needs both Hough layers: the last one joins the channels; "
                 "use channels = 1"
+            )
+        if self.fine.layers and not (self.matching == "hough" and self.last_layer):
+            raise ConfigError(
+                "a fine branch adds to the votes of the last Hough layer; "
+                'use matching = "hough" with last_layer = true, or no fine layers'
             )
 
     @staticmethod

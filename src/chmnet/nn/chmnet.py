@@ -13,6 +13,7 @@ from chmnet.config import ModelConfig
 from chmnet.errors import ConfigError, InputError
 from chmnet.geometry import Size
 from chmnet.nn.backbones import build_backbone, feature_grid
+from chmnet.nn.fine import FineBranch
 from chmnet.nn.hough import ExpandedVote, HoughMatching
 from chmnet.nn.transfer import transfer_keypoints
 from chmnet.nn.voting import NeighbourhoodConsensus, RegularisedHoughMatching
@@ -38,12 +39,15 @@ VOTE_COPIES = 5
 PIECE_COPIES = 6
 """How often a piece of the finer grid is in memory: while it is made, before the vote, inside it, and after."""
 
+FINE_COPIES = 4
+"""How much more often with a fine branch: its correlation, the power of it, and its votes."""
+
 
 class Pyramid(NamedTuple):
     """Features of a batch of images at several scales."""
 
     levels: list[Tensor]
-    """``b c h_i w_i`` for each scale."""
+    """``b c h_i w_i`` for each scale; with a fine branch its level comes last."""
     size: Size
     """(height, width) of the feature grid itself, to which correlations of all scales are brought."""
 
@@ -54,6 +58,7 @@ class MatchingHead(nn.Module):
     Args:
         config: the network's configuration.
         in_channels: channels of the features.
+        fine_channels: channels of the early layers for a fine branch, packed behind the features.
 
     Example:
         >>> head = MatchingHead(ModelConfig(), in_channels=8)
@@ -61,12 +66,13 @@ class MatchingHead(nn.Module):
         torch.Size([1, 1, 8, 10, 6, 8])
     """
 
-    def __init__(self, config: ModelConfig, in_channels: int) -> None:
+    def __init__(self, config: ModelConfig, in_channels: int, fine_channels: int = 0) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.in_channels = config, in_channels
         self.over_scales = config.dimensions == "6d-4d" and config.matching != "consensus"
         self.scales = config.scales if self.over_scales else (1.0,)
         self.projections = nn.ModuleList()
+        width = in_channels
         if config.channel_reduction:
             width = in_channels // config.channel_reduction
             if width < 1:
@@ -77,6 +83,7 @@ class MatchingHead(nn.Module):
             self.projections.extend(nn.Conv2d(in_channels, width, 3, padding=1, bias=False) for _ in self.scales)
         self.first = self._first_vote()
         self.last = self._last_vote()
+        self.fine = FineBranch(config, width, fine_channels) if config.fine.layers else None
 
     def _first_vote(self) -> nn.Module:
         config = self.config
@@ -134,6 +141,7 @@ class MatchingHead(nn.Module):
         with torch.autocast(features.device.type, enabled=False):
             if (parameter := next(self.parameters(), None)) is not None:
                 features = features.to(parameter.dtype)
+            features, packed = features.tensor_split([self.in_channels], dim=1)
             levels = []
             for number, scale in enumerate(self.scales):
                 size = (max(1, round(features.shape[2] * scale)), max(1, round(features.shape[3] * scale)))
@@ -146,6 +154,9 @@ class MatchingHead(nn.Module):
                     levels.append(project_enlarged(features, projection.weight, size))
                 else:
                     levels.append(projection(resize_features(features, size)))
+            if self.fine is not None:
+                nearest = min(range(len(levels)), key=lambda number: abs(self.scales[number] - 1))
+                levels.append(self.fine.level(levels[nearest], packed))
         return Pyramid(levels, (features.shape[2], features.shape[3]))
 
     def match(
@@ -163,11 +174,7 @@ class MatchingHead(nn.Module):
         with torch.autocast(source.levels[0].device.type, enabled=False):
             # No name for the votes here: they are gone as soon as the finer grid is made.
             return self._refine(
-                self.vote_over_scales(self.correlate(source, target)),
-                source.size,
-                target.size,
-                chunk_bytes,
-                filtered,
+                self.vote_over_scales(self.correlate(source, target)), source, target, chunk_bytes, filtered
             )
 
     def match_with_scales(
@@ -187,33 +194,38 @@ class MatchingHead(nn.Module):
             winners = votes.amax(1).flatten(1, 2).argmax(1)
             scores = self._activate(votes.amax((2, 3)))
             del votes  # the largest of all: gone before the finer grid is made
-            refined = self._refine(scores, source.size, target.size, chunk_bytes, self.config.mutual_filter)
+            refined = self._refine(scores, source, target, chunk_bytes, self.config.mutual_filter)
             return refined, winners
 
     def _refine(
         self,
         scores: Float[Tensor, "b c hs ws ht wt"],
-        source_size: Size,
-        target_size: Size,
+        source: Pyramid,
+        target: Pyramid,
         chunk_bytes: int,
         filtered: bool,
     ) -> Float[Tensor, "b 1 HS WS HT WT"]:
         """The finer grid, its vote and the filter."""
-        fine_source, fine_target = self.fine_size(source_size), self.fine_size(target_size)
-        scores = resize_correlation(scores, fine_source, target_size)
+        fine_source, fine_target = self.fine_size(source.size), self.fine_size(target.size)
+        levels = None if self.fine is None else (source.levels[-1], target.levels[-1])
+        scores = resize_correlation(scores, fine_source, target.size)
         if torch.is_grad_enabled():
-            scores = self._score(resize_correlation(scores, fine_source, fine_target))
+            scores = self._score(resize_correlation(scores, fine_source, fine_target), levels)
             return mutual_nearest_neighbour_filter(scores) if filtered else scores
-        scores = self._score_in_chunks(scores, fine_target, chunk_bytes)
+        scores = self._score_in_chunks(scores, fine_target, chunk_bytes, levels)
         return filter_in_place(scores, chunk_bytes) if filtered else scores
 
     def fine_size(self, size: Size) -> Size:
         """(height, width) of the grid that a feature grid is matched on."""
         return self.config.upsample * size[0], self.config.upsample * size[1]
 
-    def _score(self, scores: Float[Tensor, "b c HS WS HT WT"]) -> Float[Tensor, "b 1 HS WS HT WT"]:
-        """The last vote and its activation."""
+    def _score(
+        self, scores: Float[Tensor, "b c HS WS HT WT"], levels: tuple[Tensor, Tensor] | None
+    ) -> Float[Tensor, "b 1 HS WS HT WT"]:
+        """The last vote, that of the fine branch, and the activation."""
         scores = self.last(scores)
+        if self.fine is not None and levels is not None:
+            scores = scores + self.fine(*levels)
         if self.config.output == "softplus":
             scores = F.softplus(scores)
         # The filter is for scores that are not negative; a vote against is no match at all.
@@ -226,31 +238,43 @@ class MatchingHead(nn.Module):
         return 0 if isinstance(self.last, nn.Identity) else height  # a global vote hears all
 
     def _score_in_chunks(
-        self, coarse: Float[Tensor, "b c HS WS ht wt"], target_size: Size, chunk_bytes: int
+        self,
+        coarse: Float[Tensor, "b c HS WS ht wt"],
+        target_size: Size,
+        chunk_bytes: int,
+        levels: tuple[Tensor, Tensor] | None,
     ) -> Float[Tensor, "b 1 HS WS HT WT"]:
         """Refine the target grid and vote, a few rows of the source at a time, with what the vote reaches around.
 
         The numbers are those of one piece: a vote sums in the same order wherever the borders of a piece lie.
         """
-        batch, channels, height, width = coarse.shape[:4]
+        batch, _, height, width = coarse.shape[:4]
         reach = self.reach(height)
-        row_bytes = PIECE_COPIES * batch * channels * width * math.prod(target_size) * coarse.element_size()
+        row_bytes = self.piece_copies() * batch * width * math.prod(target_size) * coarse.element_size()
         rows = max(1, chunk_bytes // max(1, row_bytes) - 2 * reach)
         if rows >= height or reach >= height:
-            return self._score(resize_correlation(coarse, (height, width), target_size))
+            return self._score(resize_correlation(coarse, (height, width), target_size), levels)
         output = coarse.new_empty(batch, 1, height, width, *target_size)
         for first in range(0, height, rows):
             last = min(first + rows, height)
             low, high = max(first - reach, 0), min(last + reach, height)
             piece = resize_correlation(coarse[:, :, low:high], (high - low, width), target_size)
-            output[:, :, first:last] = self._score(piece)[:, :, first - low : last - low]
+            rows_of_levels = None if levels is None else (levels[0][:, :, low:high], levels[1])
+            output[:, :, first:last] = self._score(piece, rows_of_levels)[:, :, first - low : last - low]
         return output
+
+    def piece_copies(self) -> int:
+        """How often the positions of a piece of the finer grid are in memory while it is voted on."""
+        return PIECE_COPIES * self.config.channels + (0 if self.fine is None else FINE_COPIES)
 
     def correlate(self, source: Pyramid, target: Pyramid) -> Float[Tensor, "b 1 ss st hs ws ht wt"]:
         """Correlation of all scale pairs (equations 6 and 7), without scales one pair."""
+        number = len(self.scales)  # behind them may be the fine branch's level
         rows = [
-            torch.stack([self._correlate_pair(s, t, source.size, target.size) for t in target.levels], dim=2)
-            for s in source.levels
+            torch.stack(
+                [self._correlate_pair(s, t, source.size, target.size) for t in target.levels[:number]], dim=2
+            )
+            for s in source.levels[:number]
         ]
         return torch.stack(rows, dim=2)
 
@@ -306,10 +330,11 @@ class CHMNet(nn.Module):
         if isinstance(config, str):
             config = ModelConfig.preset(config)
         self.config = config
-        self.backbone = build_backbone(config.backbone)
+        fine = (config.fine.layers, config.upsample)
+        self.backbone = build_backbone(config.backbone, *fine)
         separate = config.backbone.branches == "separate"
-        self.target_backbone = build_backbone(config.backbone) if separate else None
-        self.head = MatchingHead(config, self.backbone.channels)
+        self.target_backbone = build_backbone(config.backbone, *fine) if separate else None
+        self.head = MatchingHead(config, self.backbone.channels, self.backbone.fine_channels)
 
     def features(self, images: Tensor, branch: str = "source") -> Float[Tensor, "b c h w"]:
         """Features of images ``b 3 h w`` (RGB, 0 … 1), on the stride-16 grid.
@@ -384,7 +409,7 @@ class CHMNet(nn.Module):
         fixed = OTHER_BYTES + pixels * BACKBONE_BYTES + max(first, results)
         rows = self.head.fine_size(feature_grid(source_size))[0]
         piece = min(rows, 1 + 2 * self.head.reach(rows))
-        least = PIECE_COPIES * self.config.channels * fine_cells * number_bytes * piece // rows
+        least = self.head.piece_copies() * fine_cells * number_bytes * piece // rows
         limit = int(memory_mb * 2**20)
         if fixed + least > limit:
             raise InputError(

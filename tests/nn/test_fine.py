@@ -1,0 +1,124 @@
+import torch
+import pytest
+
+from chmnet import CHMNet, Matcher, ModelConfig, load_model, save_model
+from chmnet.errors import ConfigError, InputError
+from chmnet.nn import for_inference
+from chmnet.nn.fine import FineBranch, pack
+from chmnet.ops.correlation import cosine_correlation, normalise
+
+FINE = {"layers": ["layer2"], "channels": 6}
+
+
+def small_config(**changes):
+    given = {"backbone": {"name": "resnet18"}, "fine": FINE, "mutual_filter": True, "dimensions": "4d-4d"}
+    return ModelConfig.preset("paper", **{**given, **changes})
+
+
+def small_model(**changes):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return CHMNet(small_config(**changes)).eval()
+
+
+def pictures(height=64, width=80, number=1):
+    generator = torch.Generator().manual_seed(1)
+    return torch.rand(number, 3, height, width, generator=generator)
+
+
+def test_presets_have_no_fine_branch():
+    assert all(not ModelConfig.preset(name).fine.layers for name in ("paper", "reference"))
+    assert CHMNet(ModelConfig.preset("paper", backbone={"name": "resnet18"})).head.fine is None
+
+
+def test_level_joins_both_parts_as_the_formula_says():
+    branch = FineBranch(small_config(), coarse_channels=3, in_channels=5)
+    coarse, early = torch.rand(2, 3, 4, 6), torch.rand(2, 5, 8, 12)
+    level = branch.level(coarse, pack(early, 2))
+    enlarged = torch.nn.functional.interpolate(coarse, (8, 12), mode="bilinear", align_corners=True)
+    expected = [normalise(enlarged), 0.5 * normalise(branch.lateral(early))]
+    torch.testing.assert_close(level, torch.cat(expected, dim=1))
+
+
+def test_votes_are_added_before_the_activation():
+    model = small_model(mutual_filter=False)
+    source, target = pictures(), pictures(80, 64)
+    with torch.no_grad():
+        whole = model(source, target)
+        levels = [model.head.pyramid(model.features(images)).levels[-1] for images in (source, target)]
+        votes = model.head.fine.vote(cosine_correlation(*levels).relu())
+        model.head.fine.vote.weight.zero_()
+        torch.testing.assert_close(whole, model(source, target) + votes)
+
+
+@pytest.mark.parametrize("size", [(64, 80), (60, 75), (17, 33)])
+def test_any_size_with_and_without_gradients(size):
+    model = small_model()
+    source, target = pictures(*size), pictures(48, 64)
+    with torch.no_grad():
+        plain = model(source, target)
+    exact = model(source, target)
+    torch.testing.assert_close(plain, exact, rtol=1e-4, atol=1e-7)
+    exact.sum().backward()
+    assert all(parameter.grad is not None for parameter in model.head.fine.parameters())
+
+
+def test_pieces_give_the_numbers_of_the_whole():
+    model = small_model()
+    with torch.no_grad():
+        pyramid = model.head.pyramid(model.features(pictures(96, 96)))
+        whole = model.head.match(pyramid, pyramid)
+        torch.testing.assert_close(model.head.match(pyramid, pyramid, chunk_bytes=1), whole)
+
+
+@pytest.mark.parametrize("changes", [{}, {"dimensions": "6d-4d"}, {"channel_reduction": 0}, {"channels": 2}])
+def test_made_ready_for_inference_it_gives_the_same(changes):
+    model = small_model(**changes)
+    pair = pictures(), pictures(80, 64)
+    with torch.no_grad():
+        torch.testing.assert_close(for_inference(model)(*pair), model(*pair), rtol=1e-3, atol=1e-6)
+
+
+def test_file_keeps_the_branch(tmp_path):
+    model = small_model()
+    save_model(model, tmp_path / "fine.safetensors")
+    again = load_model(tmp_path / "fine.safetensors")
+    assert again.config.fine.layers == ("layer2",)
+    with torch.no_grad():
+        torch.testing.assert_close(again(pictures(), pictures()), model(pictures(), pictures()))
+
+
+def test_matcher_and_its_kept_features(tmp_path):
+    picture, other = ((255 * pictures(*size)[0]).byte().permute(1, 2, 0).numpy() for size in ((64, 80), (48, 48)))
+    matcher = Matcher(small_model(image_size=[64, 64]))
+    alone = matcher.match(picture, other).correlation
+    kept = next(matcher.match_many([(picture, other)])).correlation
+    limited = Matcher(small_model(image_size=[64, 64]), memory_mb=40).match(picture, other).correlation
+    torch.testing.assert_close(kept, alone)
+    torch.testing.assert_close(limited, alone)
+
+
+def test_limit_of_memory_counts_the_branch():
+    with_branch, without = small_model(), small_model(fine={"layers": []})
+    assert with_branch.head.piece_copies() > without.head.piece_copies()
+    with pytest.raises(InputError, match="matching needs about"):
+        with_branch.chunk_bytes((240, 240), (240, 240), 1)
+
+
+def test_swapping_the_pictures_swaps_the_scores():
+    model = small_model()
+    source, target = pictures(), pictures(48, 64)
+    with torch.no_grad():
+        there, back = model(source, target), model(target, source)
+    torch.testing.assert_close(there, back.permute(0, 1, 4, 5, 2, 3), rtol=1e-4, atol=1e-7)
+
+
+def test_unknown_layers_and_networks_without_votes_are_refused():
+    with pytest.raises(ConfigError, match="unknown layer 'layer9'"):
+        small_model(fine={"layers": ["layer9"]})
+    with pytest.raises(ConfigError, match="adds to the votes of the last Hough layer"):
+        small_config(matching="none")
+    with pytest.raises(ConfigError, match="at most 64 names"):
+        small_config(fine={"layers": ["layer1"] * 65})
+    with pytest.raises(ConfigError, match="channels of fine must be at least 1"):
+        small_config(fine={"layers": ["layer2"], "channels": 0})
