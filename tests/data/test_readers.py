@@ -165,6 +165,15 @@ def test_spair(tmp_path: Path) -> None:
     assert "test.txt line 1" in pair.origin
 
 
+def test_spair_without_some_flags(tmp_path: Path) -> None:
+    root = trees.make_spair(tmp_path)
+    file = root / trees.SPAIR / f"PairAnnotation/test/{trees.SPAIR_PAIR}.json"
+    trees.edit_json(file, lambda document: document.pop("viewpoint_variation"))
+    pairs = load_pairs("spair-71k", root)
+    assert dict(pairs[0].flags) == {"scale": 2, "truncation": 3, "occlusion": 0}
+    assert "viewpoint" in pairs[1].flags
+
+
 def test_spair_masks(tmp_path: Path) -> None:
     pair = load_pairs("spair-71k", trees.make_spair(tmp_path))[0]
     assert pair.source.mask == tmp_path / "SPair-71k/Segmentation/cat/2007_000001.png"

@@ -70,7 +70,8 @@ def _read_pair(name: str, origin: str, folder: Path, short_split: str) -> Pair:
     source, target = (_read_side(document, side, category, folder, origin) for side in ("src", "trg"))
     check_same_number(source.keypoints, target.keypoints, origin)
     names = _read_names(document, len(source.keypoints), origin)
-    flags = {flag: _read_flag(document, key, origin) for flag, key in FLAGS.items()}
+    # A part of the data set may come without them: what is not given is not known.
+    flags = {flag: _read_flag(document, key, origin) for flag, key in FLAGS.items() if key in document}
     return Pair(name, category, source, target, names, flags, origin)
 
 

@@ -144,6 +144,17 @@ def mirrored_rows(names: Sequence[str]) -> list[int | None]:
     return [words.index(name) if name in words else None for name in exchanged]
 
 
+def side_words(names: Sequence[str], mirrored: bool) -> tuple[tuple[str, ...], ...]:
+    """What each keypoint looks like, as words: in a mirrored picture a left eye looks like a right one.
+
+    Example:
+        >>> side_words(["leftEye", "nose"], mirrored=True)
+        (('right', 'eye'), ('nose',))
+    """
+    words = [_words(name) for name in names]
+    return tuple(tuple(EXCHANGED.get(word, word) if mirrored else word for word in name) for name in words)
+
+
 def jitter_colours(
     sample: Sample,
     generator: np.random.Generator,

@@ -14,14 +14,15 @@ from torch import Tensor, nn
 
 from chmnet.atomic import atomic_path
 from chmnet.errors import ConfigError, InputError
-from chmnet.nn.chmnet import CHMNet
 from chmnet.training.batches import Batch, Batches, FeatureCache
 from chmnet.training.checkpoint import Checkpoint, Progress, save_checkpoint
+from chmnet.training.choosing import read_held_out
 from chmnet.training.config import TrainingConfig
+from chmnet.training.crossing import in_groups
 from chmnet.training.distributed import start_accelerator
 from chmnet.training.initialise import build_model, fingerprint, initialise
 from chmnet.training.log import Record, RunLog
-from chmnet.training.loss import keypoint_loss, match_loss
+from chmnet.training.objective import Objective
 from chmnet.training.optimisation import (
     WeightAverage,
     build_optimiser,
@@ -42,40 +43,9 @@ Report = Callable[[Record], None]
 logger = logging.getLogger(__name__)
 
 
-class Objective(nn.Module):
-    """A model and its loss as one module: one call forward and one backward for a batch.
-
-    Args:
-        model: the network.
-        cached: batches hold features, not images.
-        match_weight: weight of :func:`match_loss` beside the model's own loss.
-        match_temperature: its temperature; 0: the transfer's.
-    """
-
-    def __init__(
-        self, model: CHMNet, cached: bool, match_weight: float = 0.0, match_temperature: float = 0.0
-    ) -> None:
-        super().__init__()
-        self.model, self.cached = model, cached
-        self.match_weight, self.match_temperature = match_weight, match_temperature
-
-    def forward(
-        self, source: Tensor, target: Tensor, source_points: Tensor, target_points: Tensor, mask: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """The loss of a batch, and the transferred keypoints."""
-        correlation = self.model.head(source, target) if self.cached else self.model(source, target)
-        predicted = self.model.transfer(correlation, source_points)
-        loss = keypoint_loss(predicted, target_points, mask, self.model.config.loss)
-        if self.match_weight:
-            transfer, temperature = self.model.config.transfer, self.match_temperature or None
-            loss = loss + self.match_weight * match_loss(
-                correlation, source_points, target_points, mask, transfer, temperature
-            )
-        return loss, predicted
-
-
 def _call(objective: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-    return objective(batch.source, batch.target, batch.source_points, batch.target_points, batch.mask)
+    points = batch.source_points, batch.target_points
+    return objective(batch.source, batch.target, *points, batch.mask, batch.crossing)
 
 
 def train(
@@ -122,7 +92,8 @@ class Run:
         self.config, self.folder, self.report = config, folder, report
         self.stack = ExitStack()
         self.accelerator = start_accelerator(config)
-        self.sources = open_sources(config.data, root, config.seed, config.augmentation)
+        hidden = read_held_out(config.held_out_keypoints, root) if config.held_out_keypoints else None
+        self.sources = open_sources(config.data, root, config.seed, config.augmentation, hidden)
         held_out = open_sources(config.validation, root, config.seed + _VALIDATION_SEED)
         self.model = build_model(config)
         if not config.frozen:
@@ -130,7 +101,7 @@ class Run:
         elif cache is None:
             dtype = getattr(torch, config.cache_precision)
             cache = self.stack.enter_context(FeatureCache(config.cache_megabytes * 2**20, dtype))
-        self.batches = Batches(self.sources, self.model, cache, config.seed)
+        self.batches = Batches(self.sources, self.model, cache, config.seed, config.crossed_pairs)
         validation_batches = Batches(held_out, self.model, cache, config.seed)
         plan = epoch_plan(held_out, config.seed + _VALIDATION_SEED, 0)
         self.validation = Validation(validation_batches, plan, config.batch_size // config.accumulate)
@@ -170,9 +141,7 @@ class Run:
             saved.load_optimiser(self.optimiser, self.model)
             if self.average is not None:
                 saved.load_average(self.average)
-        self.plain_objective = Objective(
-            self.model, self.config.frozen, self.config.match_loss, self.config.match_temperature
-        )
+        self.plain_objective = Objective(self.model, self.config)
         self.objective, self.wrapped_optimiser = self.accelerator.prepare(self.plain_objective, self.optimiser)
         if self.accelerator.scaler is not None and self.progress.scaler:
             self.accelerator.scaler.load_state_dict(self.progress.scaler)
@@ -239,6 +208,8 @@ class Run:
     def _epoch(self) -> None:
         config, progress = self.config, self.progress
         plan = epoch_plan(self.sources, config.seed, progress.epoch)
+        if config.crossed_pairs:
+            plan = in_groups(plan, self.sources, config.category_group, [config.seed, progress.epoch, 2])
         shares = [
             self.batches.parts(
                 plan,
@@ -267,6 +238,7 @@ class Run:
     def _step(self, parts: tuple[Batch, ...]) -> float:
         """One step of the optimiser on one batch; its loss, as this process sees it."""
         total_steps = self.config.epochs * self.steps_an_epoch
+        self.plain_objective.done = self.progress.step / total_steps
         set_learning_rate(self.optimiser, learning_rate_factor(self.progress.step, total_steps, self.config))
         self.wrapped_optimiser.zero_grad()
         total = 0.0

@@ -3,7 +3,7 @@
 import hashlib
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -13,10 +13,12 @@ from PIL import Image
 from chmnet import data
 from chmnet.data.making_pairs import make_pairs
 from chmnet.data.pairs import Pair
-from chmnet.data.transforms import Sample, random_crop
+from chmnet.data.posing import MIRRORED
+from chmnet.data.transforms import Sample, random_crop, side_words
 from chmnet.errors import InputError
 from chmnet.geometry import Size, pixels_to_normalised
 from chmnet.pictures import open_picture
+from chmnet.training.choosing import HeldOut, balanced_order, below_root, choose_pairs
 from chmnet.training.config import AugmentationConfig, SourceConfig
 from chmnet.training.views import Photograph, Texture, View, WarpedView
 from chmnet.training.warps import Warp
@@ -40,10 +42,19 @@ class TrainingPair:
     target: View
     source_points: np.ndarray
     target_points: np.ndarray
+    category: str = ""
+    names: tuple[tuple[str, ...], ...] = ()
+    """What each row is, as words, where the data set says; the same in mirrored pictures."""
 
     def exchanged(self) -> "TrainingPair":
         """The same pair the other way round."""
-        return TrainingPair(self.target, self.source, self.target_points, self.source_points)
+        return replace(
+            self,
+            source=self.target,
+            target=self.source,
+            source_points=self.target_points,
+            target_points=self.source_points,
+        )
 
 
 @runtime_checkable
@@ -88,11 +99,13 @@ class AnnotatedSource:
             chances.colour,
         )
         mirrored = bool(flip) != bool(pair.flags.get("flip"))
+        turned = mirrored != bool(pair.flags.get(MIRRORED))
         sides = [
-            self._side(side.path, side.keypoints, mirrored, bool(crop), bool(colour), generator)
-            for side in (pair.source, pair.target)
+            self._side(side.path, side.keypoints, mirror, bool(crop), bool(colour), generator)
+            for side, mirror in ((pair.source, mirrored), (pair.target, turned))
         ]
-        made = TrainingPair(sides[0][0], sides[1][0], sides[0][1], sides[1][1])
+        names = side_words(pair.keypoint_names, mirrored)
+        made = TrainingPair(sides[0][0], sides[1][0], sides[0][1], sides[1][1], pair.category, names)
         return made.exchanged() if swap else made
 
     def _side(
@@ -158,6 +171,8 @@ class SyntheticSource:
         number, rest = divmod(index, pairs_of_picture)
         first, second = divmod(rest, self.config.views - 1)
         second += second >= first
+        if self.config.identity and generator.uniform() < self.config.identity:
+            second = first
         views = self._view(number, first), self._view(number, second)
         # Points of the source, through the picture, into the target. Beyond its edges the picture is mirrored:
         # what lies there has a twin inside, and is no keypoint.
@@ -192,6 +207,7 @@ def open_sources(
     root: Path | None,
     seed: int,
     augmentation: AugmentationConfig | None = None,
+    held_out: HeldOut | None = None,
 ) -> list[PairSource]:
     """Read every source of a run.
 
@@ -200,22 +216,31 @@ def open_sources(
         root: the folder that holds the data sets, for sources without a path.
         seed: of synthetic views; training and validation have different ones.
         augmentation: for training pairs.
+        held_out: names of keypoints that no pair may have, by category.
 
     Raises:
         InputError: a source cannot be read, or holds no pairs.
     """
-    return [_open_source(config, root, [seed, number], augmentation) for number, config in enumerate(configs)]
+    return [
+        _open_source(config, root, [seed, number], augmentation, held_out) for number, config in enumerate(configs)
+    ]
 
 
 def _open_source(
-    config: SourceConfig, root: Path | None, seeds: list[int], augmentation: AugmentationConfig | None
+    config: SourceConfig,
+    root: Path | None,
+    seeds: list[int],
+    augmentation: AugmentationConfig | None,
+    held_out: HeldOut | None,
 ) -> PairSource:
     if config.dataset == "synthetic":
-        return SyntheticSource(config, _pictures(config), int(np.random.default_rng(seeds).integers(2**31)))
+        seed = int(np.random.default_rng(seeds).integers(2**31))
+        return SyntheticSource(config, _pictures(config, root), seed)
     if config.dataset == "list":
-        pairs = _listed_pairs(Path(config.path), root)
+        pairs = _listed_pairs(below_root(config.path, root), root)
     else:
-        pairs = _annotated_pairs(config, Path(config.path) if config.path else root)
+        pairs = _annotated_pairs(config, below_root(config.path, root) if config.path else root)
+    pairs = choose_pairs(pairs, config, root, held_out)
     if not pairs:
         raise InputError(f"{config.dataset} has no pairs left for its split {config.split}")
     return AnnotatedSource(config, pairs, augmentation or AugmentationConfig())
@@ -263,11 +288,11 @@ def without_test_pairs(pairs: list[Pair], root: Path) -> list[Pair]:
     return kept
 
 
-def _pictures(config: SourceConfig) -> list[Path | Texture]:
+def _pictures(config: SourceConfig, root: Path | None) -> list[Path | Texture]:
     """The picture files of a folder, or generated textures; all of them, or one part of a fixed division."""
     if not config.path:
         return [Texture(int(number)) for number in divide([str(n) for n in range(GENERATED)], config.images)]
-    folder = Path(config.path)
+    folder = below_root(config.path, root)
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder} with pictures for synthetic pairs")
     files = sorted(file for file in folder.iterdir() if file.suffix.lower() in PICTURE_ENDINGS)
@@ -305,6 +330,10 @@ def epoch_plan(sources: Sequence[PairSource], seed: int, epoch: int) -> list[tup
         count = source.config.count or (
             _SYNTHETIC_COUNT if source.config.dataset == "synthetic" else round(source.config.weight * len(source))
         )
+        if source.config.balanced and isinstance(source, AnnotatedSource):
+            categories = [pair.category for pair in source.pairs]
+            plan += [(number, index) for index in balanced_order(categories, count, [seed, epoch, number])]
+            continue
         rounds = [generator.permutation(len(source)) for _ in range(-(-count // len(source)))]
         plan += [(number, int(index)) for index in np.concatenate([*rounds, np.zeros(0, int)])[:count]]
     order = np.random.default_rng([seed, epoch]).permutation(len(plan))
