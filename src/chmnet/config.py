@@ -153,12 +153,16 @@ class FineConfig(TomlConfig):
     grid of the last vote; several are scaled to length one each and joined. Empty: no fine branch (the paper)."""
     channels: int = 64
     """What the 3×3 convolution makes of them."""
+    hidden: int = 0
+    """Width of a block (1×1, depth-wise 5×5, 1×1) that mixes them with the enlarged coarse features and starts as no
+    change at all; 0: none."""
 
     def __post_init__(self) -> None:
         self.check_types()
         if len(self.layers) > 64:
             raise ConfigError(f"layers must be at most 64 names, got {len(self.layers)}")
         check_range("channels of fine", self.channels, minimum=1, maximum=4096)
+        check_range("hidden of fine", self.hidden, minimum=0, maximum=4096)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,11 @@
-import torch
+"""The fine branch: its features and votes, and that everything around the network knows it."""
+
 import pytest
+import torch
 
 from chmnet import CHMNet, Matcher, ModelConfig, load_model, save_model
+from chmnet.benchmark.baseline import Baseline
+from chmnet.benchmark.cost import count_multiply_adds, count_parameters
 from chmnet.errors import ConfigError, InputError
 from chmnet.nn import for_inference
 from chmnet.nn.fine import FineBranch, pack
@@ -111,6 +115,36 @@ def test_swapping_the_pictures_swaps_the_scores():
     with torch.no_grad():
         there, back = model(source, target), model(target, source)
     torch.testing.assert_close(there, back.permute(0, 1, 4, 5, 2, 3), rtol=1e-4, atol=1e-7)
+
+
+def test_mixing_block_starts_as_no_change_and_learns():
+    plain, mixed = small_model(), small_model(fine={**FINE, "hidden": 5})
+    assert mixed.head.fine.mix is not None
+    mixed.head.load_state_dict({**mixed.head.state_dict(), **plain.head.state_dict()})
+    mixed.backbone.load_state_dict(plain.backbone.state_dict())
+    torch.testing.assert_close(mixed(pictures(), pictures()), plain(pictures(), pictures()))
+    mixed(pictures(), pictures(48, 64)).sum().backward()
+    assert mixed.head.fine.mix.project.weight.grad.abs().max() > 0
+    with pytest.raises(ConfigError, match="hidden of fine must be at least 0"):
+        small_config(fine={**FINE, "hidden": -1})
+
+
+@pytest.mark.parametrize("changes", [{}, {"dimensions": "6d-4d"}, {"fine": {**FINE, "hidden": 5}}])
+def test_baseline_gives_the_same_numbers(changes):
+    model = small_model(**changes, correlation_power=1.5)
+    pair = pictures(), pictures(80, 64)
+    with torch.no_grad():
+        torch.testing.assert_close(Baseline(model)(*pair), model(*pair), rtol=1e-3, atol=1e-6)
+
+
+def test_costs_count_the_branch():
+    with_branch, without = small_model(), small_model(fine={"layers": []})
+    costs = [count_multiply_adds(model, (64, 64)) for model in (with_branch, without)]
+    finer = (8 * 8) ** 2
+    assert costs[0]["last vote"] == 2 * costs[1]["last vote"]
+    assert costs[0]["correlation"] - costs[1]["correlation"] == (64 + 6) * finer
+    assert costs[0]["pyramid"] - costs[1]["pyramid"] == 2 * 64 * 9 * (128 * 6 + 64)
+    assert count_parameters(with_branch)["votes"] == count_parameters(without)["votes"] + 55
 
 
 def test_unknown_layers_and_networks_without_votes_are_refused():

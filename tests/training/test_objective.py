@@ -122,6 +122,11 @@ def test_fine_branch_starts_from_a_model_without_one(tmp_path) -> None:
     initialise(model, config, lambda: torch.zeros(0))
     assert model.head.fine is not None
     torch.testing.assert_close(model.head.fine.vote.weight, base.head.last.weight / 2)
+    save_model(model, tmp_path / "fine.safetensors")
+    mixing = config.replace(init=str(tmp_path / "fine.safetensors"), model={"fine": {"hidden": 3}})
+    mixed = build_model(mixing)
+    initialise(mixed, mixing, lambda: torch.zeros(0))
+    torch.testing.assert_close(mixed.head.fine.vote.weight, model.head.fine.vote.weight)
     torch.testing.assert_close(model.backbone.state_dict(), base.backbone.state_dict())
 
 

@@ -5,6 +5,8 @@ interpolated and copied by itself; votes by the convolution of the paper's appen
 :class:`chmnet.nn.chmnet.CHMNet`, so that the same stopwatch measures both.
 """
 
+import copy
+
 import torch
 import torch.nn.functional as F
 from einops import rearrange
@@ -15,6 +17,7 @@ from chmnet.benchmark.plain_backbones import PlainBackbone
 from chmnet.errors import InputError
 from chmnet.geometry import Size
 from chmnet.nn.chmnet import CHMNet, MatchingHead, Pyramid
+from chmnet.nn.fine import FineBranch
 from chmnet.nn.hough import HoughMatching
 from chmnet.nn.transfer import transfer_keypoints
 from chmnet.nn.voting import NeighbourhoodConsensus
@@ -61,6 +64,32 @@ class AppendixBConsensus(nn.Module):
         return x
 
 
+class PlainFineBranch(nn.Module):
+    """A fine branch, which the authors do not have, step by step in their way."""
+
+    def __init__(self, branch: FineBranch) -> None:
+        super().__init__()
+        self.factor, self.power = branch.factor, branch.power
+        self.lateral, self.refine = _copy(branch.lateral.weight), _copy(branch.refine.weight)
+        self.share, self.vote = _copy(branch.share), plain_vote(branch.vote)
+        self.mix = copy.deepcopy(branch.mix)
+
+    def level(self, coarse: Tensor, packed: Tensor) -> Tensor:
+        """Features of the finer grid from the coarse level and packed early layers, both ``b c h w``."""
+        size = [self.factor * side for side in packed.shape[-2:]]
+        enlarged = F.interpolate(coarse, size, mode="bilinear", align_corners=True)
+        enlarged = F.conv2d(enlarged, self.refine, padding=1, groups=len(self.refine))
+        early = F.conv2d(F.pixel_shuffle(packed, self.factor), self.lateral, padding=1)
+        joined = torch.cat([F.normalize(enlarged, dim=1), self.share * F.normalize(early, dim=1)], 1)
+        return joined if self.mix is None else self.mix(joined)
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """Votes of two fine levels: ``b 1 HS WS HT WT``."""
+        source, target = F.normalize(source, dim=1), F.normalize(target, dim=1)
+        scores = torch.bmm(source.flatten(2).transpose(1, 2), target.flatten(2)).clamp(min=0).pow(self.power)
+        return self.vote(scores.unflatten(2, target.shape[2:]).unflatten(1, source.shape[2:]).unsqueeze(1))
+
+
 class BaselineHead(nn.Module):
     """Everything after the backbone, with a copy of a head's weights.
 
@@ -82,6 +111,8 @@ class BaselineHead(nn.Module):
             _copy(parameter) for name, parameter in head.named_parameters() if name.startswith("projections.")
         )
         self.first, self.last = plain_vote(head.first), plain_vote(head.last)
+        self.in_channels = head.in_channels
+        self.fine = None if head.fine is None else PlainFineBranch(head.fine)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Match features ``b c h w``: ``b 1 HS WS HT WT``."""
@@ -89,19 +120,26 @@ class BaselineHead(nn.Module):
 
     def pyramid(self, features: Tensor) -> Pyramid:
         """Resize, then project, one scale after the other."""
+        features, packed = features.tensor_split([self.in_channels], dim=1)
         levels = []
         for number, scale in enumerate(self.scales):
             size = [max(1, round(side * scale)) for side in features.shape[-2:]]
             level = F.interpolate(features, size, mode="bilinear", align_corners=True)
             levels.append(F.conv2d(level, self.projections[number], padding=1) if self.projections else level)
+        if self.fine is not None:
+            nearest = min(range(len(levels)), key=lambda number: abs(self.scales[number] - 1))
+            levels.append(self.fine.level(levels[nearest], packed))
         return Pyramid(levels, (features.shape[2], features.shape[3]))
 
     def correlate(self, source: Pyramid, target: Pyramid) -> Tensor:
         """Every scale pair by itself: normalise both, multiply, interpolate, clamp; then all stacked."""
+        number = len(self.scales)
         pairs = [
-            self._correlate_pair(s, t, source.size, target.size) for s in source.levels for t in target.levels
+            self._correlate_pair(s, t, source.size, target.size)
+            for s in source.levels[:number]
+            for t in target.levels[:number]
         ]
-        return rearrange(torch.stack(pairs, dim=2), "b c (ss st) ... -> b c ss st ...", ss=len(source.levels))
+        return rearrange(torch.stack(pairs, dim=2), "b c (ss st) ... -> b c ss st ...", ss=number)
 
     def _correlate_pair(self, source: Tensor, target: Tensor, source_size: Size, target_size: Size) -> Tensor:
         source, target = F.normalize(source, dim=1), F.normalize(target, dim=1)
@@ -135,6 +173,8 @@ class BaselineHead(nn.Module):
             (factor * target_height, factor * target_width),
         )
         scores = self.last(scores)
+        if self.fine is not None:
+            scores = scores + self.fine(source.levels[-1], target.levels[-1])
         if self.config.output == "softplus":
             scores = F.softplus(scores)
         return _mutual_filter(scores.clamp(min=0)) if self.config.mutual_filter else scores

@@ -32,6 +32,8 @@ def count_parameters(model: CHMNet) -> dict[str, int]:
     """
     backbones = [model.backbone, *([model.target_backbone] if model.target_backbone is not None else [])]
     votes = [model.head.first, model.head.last]
+    if model.head.fine is not None:
+        votes.append(model.head.fine.vote)
     return {
         "total": _numbers(model),
         "backbone": sum(_numbers(backbone) for backbone in backbones),
@@ -95,12 +97,21 @@ def count_head_multiply_adds(
     )
     projected = 9 * in_channels * channels if config.channel_reduction else 0
     matches = math.prod(source_grid) * math.prod(target_grid)
-    return {
+    counts = {
         PYRAMID: projected * (sum(source_cells) + sum(target_cells)),
         CORRELATION: channels * sum(source_cells) * sum(target_cells),
         FIRST_VOTE: _vote_multiply_adds(head.first, matches, len(head.scales)),
         LAST_VOTE: _vote_multiply_adds(head.last, matches * config.upsample**4, 1),
     }
+    if head.fine is not None:
+        convolutions = [part for part in head.fine.modules() if isinstance(part, nn.Conv2d)]
+        weights = sum(convolution.weight.numel() for convolution in convolutions)
+        cells = config.upsample**2 * (math.prod(source_grid) + math.prod(target_grid))
+        finer = matches * config.upsample**4
+        counts[PYRAMID] += weights * cells
+        counts[CORRELATION] += (channels + config.fine.channels) * finer
+        counts[LAST_VOTE] += _vote_multiply_adds(head.fine.vote, finer, 1)
+    return counts
 
 
 def _vote_multiply_adds(layer: nn.Module, matches: int, scales: int) -> int:

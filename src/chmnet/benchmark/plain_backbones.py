@@ -29,6 +29,7 @@ class PlainBackbone:
 
     def __init__(self, backbone: Backbone, device: str = "cpu") -> None:
         self.layers, self.mean, self.deviation = backbone.layers, backbone.mean, backbone.deviation
+        self.fine_layers, self.fine_factor = backbone.fine_layers, backbone.fine_factor
         self.weights = {
             name: torch.empty_like(tensor, device=device)
             if device == "meta"
@@ -47,21 +48,15 @@ class PlainBackbone:
         found: dict[str, Tensor] = {}
         x = (images - mean) / deviation
         for name, output in self._lite(x) if self.lite else self._residual(x):
-            if name in self.layers:
+            if name in {*self.layers, *self.fine_layers}:
                 found[name] = output
-            if len(found) == len(set(self.layers)):
+            if len(found) == len({*self.layers, *self.fine_layers}):
                 break
-        features = [
-            F.interpolate(found[layer], grid, mode="bilinear", align_corners=True)
-            if list(found[layer].shape[-2:]) != grid
-            else found[layer]
-            for layer in self.layers
-        ]
-        return (
-            torch.cat([F.normalize(feature, dim=1) for feature in features], 1)
-            if len(features) > 1
-            else features[0]
-        )
+        features = _join([found[layer] for layer in self.layers], grid)
+        if not self.fine_layers:
+            return features
+        fine = _join([found[layer] for layer in self.fine_layers], [self.fine_factor * side for side in grid])
+        return torch.cat([features, F.pixel_unshuffle(fine, self.fine_factor)], 1)
 
     def _convolve(self, x: Tensor, convolution: str, norm: str, stride: int = 1) -> Tensor:
         """Convolution, then batch norm with the statistics of training."""
@@ -110,6 +105,17 @@ class PlainBackbone:
             output = self._convolve(filtered, f"{name}.project_conv", f"{name}.bn2")
             x = output + x if stride == 1 and output.shape == x.shape else output
             yield name, x
+
+
+def _join(features: list[Tensor], grid: list[int]) -> Tensor:
+    """Feature maps brought to one grid; several are scaled to length one each."""
+    resized = [
+        F.interpolate(feature, grid, mode="bilinear", align_corners=True)
+        if list(feature.shape[-2:]) != grid
+        else feature
+        for feature in features
+    ]
+    return resized[0] if len(resized) == 1 else torch.cat([F.normalize(one, dim=1) for one in resized], 1)
 
 
 def _same_padding(x: Tensor, kernel: int, stride: int) -> list[int]:

@@ -18,8 +18,9 @@ class FineBranch(nn.Module):
     """Features of early layers beside the enlarged coarse ones, correlated on the finer grid, with a vote of its own.
 
     A feature of the finer grid is ``[u / ‖u‖, share · v / ‖v‖]``: u the coarse level, enlarged and filtered channel
-    by channel, v a 3×3 convolution of the early layers. Their cosines, rectified and raised to the network's power,
-    are voted on; the votes are added to those of the coarse path before the activation and the mutual filter.
+    by channel, v a 3×3 convolution of the early layers; with ``fine.hidden`` a small block mixes the two. Their
+    cosines, rectified and raised to the network's power, are voted on; the votes are added to those of the coarse
+    path before the activation and the mutual filter.
 
     Args:
         config: the network's configuration, with ``fine.layers``.
@@ -42,6 +43,8 @@ class FineBranch(nn.Module):
             coarse_channels, coarse_channels, 3, padding=1, groups=coarse_channels, bias=False
         )
         self.share = nn.Parameter(torch.tensor(FIRST_SHARE))
+        width = coarse_channels + config.fine.channels
+        self.mix = MixingBlock(width, config.fine.hidden) if config.fine.hidden else None
         self.vote = HoughMatching(config.spatial_window, None, config.last_sharing, backend=config.backend)
         self.reset_parameters()
 
@@ -56,6 +59,8 @@ class FineBranch(nn.Module):
         nn.init.orthogonal_(self.lateral.weight)
         nn.init.dirac_(self.refine.weight, groups=self.refine.groups)
         nn.init.constant_(self.share, FIRST_SHARE)
+        if self.mix is not None:
+            self.mix.reset_parameters()
         self.vote.reset_parameters()
         if isinstance(last, HoughMatching):
             self.vote.weight.copy_(last.weight.mean(1, keepdim=True) / 2)
@@ -72,7 +77,8 @@ class FineBranch(nn.Module):
         size = (self.factor * packed.shape[2], self.factor * packed.shape[3])
         enlarged = normalise(self.refine(resize_features(coarse, size)))
         early = normalise(self.lateral(F.pixel_shuffle(packed, self.factor)))
-        return torch.cat([enlarged, self.share * early], dim=1)
+        joined = torch.cat([enlarged, self.share * early], dim=1)
+        return joined if self.mix is None else self.mix(joined)
 
     def forward(
         self, source: Float[Tensor, "b f hs ws"], target: Float[Tensor, "b f ht wt"]
@@ -81,6 +87,42 @@ class FineBranch(nn.Module):
         scores = cosine_correlation(source, target).relu()
         votes: Tensor = self.vote(scores if self.power == 1 else scores.pow(self.power))
         return votes
+
+
+class MixingBlock(nn.Module):
+    """Features plus what a narrow network makes of them and their surroundings: nothing, before it has learned.
+
+    Args:
+        channels: of the features, whose vectors are about as long as one.
+        hidden: channels in between.
+
+    Example:
+        >>> features = torch.rand(1, 6, 8, 8)
+        >>> torch.equal(MixingBlock(6, 12)(features), features)
+        True
+    """
+
+    def __init__(self, channels: int, hidden: int) -> None:
+        super().__init__()
+        self.expand = nn.Conv2d(channels, hidden, 1)
+        self.surround = nn.Conv2d(hidden, hidden, 5, padding=2, groups=hidden)
+        self.project = nn.Conv2d(hidden, channels, 1)
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """The last convolution starts at zero; the first as if every channel were of variance one."""
+        for convolution in (self.expand, self.surround):
+            nn.init.kaiming_normal_(convolution.weight, nonlinearity="relu")
+            nn.init.zeros_(convolution.bias)
+        self.expand.weight.mul_(self.expand.in_channels**0.5)  # a vector of length one has small channels
+        nn.init.zeros_(self.project.weight)
+        nn.init.zeros_(self.project.bias)
+
+    def forward(self, features: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
+        """Features of the same shape."""
+        hidden = F.relu(self.surround(F.relu(self.expand(features))))
+        return features + self.project(hidden)
 
 
 def pack(features: Float[Tensor, "b c H W"], factor: int) -> Float[Tensor, "b k h w"]:

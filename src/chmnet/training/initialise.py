@@ -75,14 +75,18 @@ def initialise(model: CHMNet, config: TrainingConfig, features: Features) -> Non
 
 
 def _load_head(model: CHMNet, other: CHMNet, origin: str, seed: int) -> None:
-    """Another model's matching layers; a fine branch that it does not have starts from its last vote."""
+    """Another model's matching layers; a fine branch that it does not have starts from its last vote.
+
+    A mixing block that the other's fine branch does not have starts as no change.
+    """
     values = other.head.state_dict()
-    if model.head.fine is None or other.head.fine is not None:
-        load_exactly(model.head, values, origin)
-        return
-    own = {f"fine.{name}": value for name, value in model.head.fine.state_dict().items()}
-    load_exactly(model.head, {**values, **own}, origin)
-    _start_fine_branch(model, seed)
+    if model.head.fine is not None and other.head.fine is None:
+        values |= {f"fine.{name}": value for name, value in model.head.fine.state_dict().items()}
+    elif model.head.fine is not None and model.head.fine.mix is not None and other.head.fine.mix is None:
+        values |= {f"fine.mix.{name}": value for name, value in model.head.fine.mix.state_dict().items()}
+    load_exactly(model.head, values, origin)
+    if other.head.fine is None:
+        _start_fine_branch(model, seed)
 
 
 def _start_fine_branch(model: CHMNet, seed: int) -> None:
