@@ -149,13 +149,14 @@ class FineConfig(TomlConfig):
     """A second correlation on the finer grid, from early layers of the backbone; see :mod:`chmnet.nn.fine`."""
 
     layers: tuple[str, ...] = ()
-    """Early layers, such as ``blocks.4`` of EfficientNet-Lite0 or ``layer2`` of a ResNet (stride 8), brought to the
-    grid of the last vote; several are scaled to length one each and joined. Empty: no fine branch (the paper)."""
+    """Early layers, such as ``blocks.4`` of EfficientNet-Lite0 or ``layer2`` of a ResNet (stride 8), brought to
+    the grid of the last vote; several are scaled to length one each and joined. Empty: no fine branch (the
+    paper)."""
     channels: int = 64
     """What the 3×3 convolution makes of them."""
     hidden: int = 0
-    """Width of a block (1×1, depth-wise 5×5, 1×1) that mixes them with the enlarged coarse features and starts as no
-    change at all; 0: none."""
+    """Width of a block (1×1, depth-wise 5×5, 1×1) that mixes them with the enlarged coarse features and starts as
+    no change at all; 0: none."""
 
     def __post_init__(self) -> None:
         self.check_types()

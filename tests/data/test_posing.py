@@ -29,7 +29,8 @@ def test_agreement_knows_place_and_size_only() -> None:
 
 def test_mirrored_target_exchanges_sides_and_keeps_coordinates_of_the_file() -> None:
     pair = with_mirrored_target(make_pair(SIDEWAYS, turned(SIDEWAYS)))
-    assert pair is not None and pair.flags[MIRRORED] == 1
+    assert pair is not None
+    assert pair.flags[MIRRORED] == 1
     np.testing.assert_allclose(60 - pair.target.keypoints[:, 0], SIDEWAYS[:, 0])
     assert pair.keypoint_names == NAMES
 
@@ -46,4 +47,6 @@ def test_other_poses_are_left_out_and_opposite_ones_turned() -> None:
     assert choose_poses(pairs, same_pose=0, mirror=0) == pairs
     assert choose_poses(pairs, same_pose=1, mirror=0) == [same]
     chosen = choose_poses(pairs, same_pose=1, mirror=1)
-    assert chosen[0] is same and len(chosen) == 2 and chosen[1].flags[MIRRORED] == 1
+    assert chosen[0] is same
+    assert len(chosen) == 2
+    assert chosen[1].flags[MIRRORED] == 1

@@ -37,7 +37,8 @@ def test_held_out_keypoints_stay_out(tmp_path: Path) -> None:
     hidden = read_held_out("held-out.toml", tmp_path)
     pairs = [make_pair("a-b"), make_pair("a-b", "dog")]
     cat, dog = choose_pairs(pairs, SourceConfig(minimum_common=2), None, hidden)
-    assert cat.keypoint_names == ("nose", "paw") and dog.keypoint_names == ("nose", "tail", "paw")
+    assert cat.keypoint_names == ("nose", "paw")
+    assert dog.keypoint_names == ("nose", "tail", "paw")
     np.testing.assert_array_equal(cat.target.keypoints, [[0, 1], [6, 7]])
     assert choose_pairs([make_pair("a-b")], SourceConfig(minimum_common=3), None, hidden) == []
     with pytest.raises(InputError, match="its keypoints have no names"):
@@ -82,7 +83,8 @@ def test_mirrored_targets_are_drawn_mirrored(tmp_path: Path) -> None:
     image = AnnotatedImage(tmp_path / "a.jpg", np.array([[10.0, 15.0]]))
     pair = Pair("a-a", "cat", image, image, flags={MIRRORED: 1})
     made = AnnotatedSource(SourceConfig(), [pair], AugmentationConfig()).pair(0, np.random.default_rng(0))
-    assert isinstance(made.source, Photograph) and isinstance(made.target, Photograph)
+    assert isinstance(made.source, Photograph)
+    assert isinstance(made.target, Photograph)
     assert (made.source.mirrored, made.target.mirrored) == (False, True)
     np.testing.assert_allclose(made.target_points, made.source_points * (-1, 1))
 
@@ -90,5 +92,6 @@ def test_mirrored_targets_are_drawn_mirrored(tmp_path: Path) -> None:
 def test_one_view_twice() -> None:
     (source,) = open_sources([SourceConfig(dataset="synthetic", identity=1.0)], None, seed=0)
     pair = source.pair(3, np.random.default_rng(0))
-    assert pair.source == pair.target and not isinstance(pair.source, Texture)
+    assert pair.source == pair.target
+    assert not isinstance(pair.source, Texture)
     np.testing.assert_allclose(pair.source_points, pair.target_points, atol=1e-5)

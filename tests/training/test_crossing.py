@@ -23,7 +23,9 @@ NAMES = tuple((name,) for name in ("nose", "tail", "ear", "paw"))
 
 def make_pair(number: int, category: str = "cat", names: tuple[tuple[str, ...], ...] = NAMES) -> TrainingPair:
     points = np.random.default_rng(number).uniform(-1, 1, (2, len(names) or 3, 2))
-    return TrainingPair(Photograph(Path(f"{number}.jpg")), Photograph(Path("other.jpg")), points[0], points[1], category, names)
+    return TrainingPair(
+        Photograph(Path(f"{number}.jpg")), Photograph(Path("other.jpg")), points[0], points[1], category, names
+    )
 
 
 def test_points_of_one_name_meet() -> None:
@@ -39,7 +41,8 @@ def test_points_of_one_name_meet() -> None:
 def test_at_most_so_many_and_none_without_names() -> None:
     pairs = [make_pair(number) for number in range(6)]
     found = cross_pairs(pairs, most=7)
-    assert found is not None and len(found.mask) == 7
+    assert found is not None
+    assert len(found.mask) == 7
     assert cross_pairs([make_pair(0, names=()), make_pair(1, names=())], most=7) is None
     assert cross_pairs([make_pair(0, names=NAMES[:2]), make_pair(1, names=NAMES[:2])], most=7) is None
 
@@ -58,7 +61,8 @@ def test_groups_keep_all_pairs_and_put_categories_together() -> None:
     source = AnnotatedSource(SourceConfig(), pairs, AugmentationConfig())
     plan = epoch_plan([source], 0, 0)
     grouped = in_groups(plan, [source], 4, [0])
-    assert sorted(grouped) == sorted(plan) and grouped == in_groups(plan, [source], 4, [0])
+    assert sorted(grouped) == sorted(plan)
+    assert grouped == in_groups(plan, [source], 4, [0])
     for start in range(0, 16, 4):
         assert len({pairs[index].category for _, index in grouped[start : start + 4]}) == 1
 

@@ -369,7 +369,8 @@ def _convolve(convolution: nn.Conv2d, norm: nn.Module, x: Tensor) -> Tensor:
     if norm.training or not convolution.training or not isinstance(norm, nn.BatchNorm2d):
         output: Tensor = norm(convolution(x))
         return output
-    assert norm.running_mean is not None and norm.running_var is not None, "norms here keep statistics"
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
     scale = norm.weight * (norm.running_var + norm.eps).rsqrt()
     weight, bias = convolution.weight * scale[:, None, None, None], norm.bias - norm.running_mean * scale
     return F.conv2d(x, weight, bias, convolution.stride, convolution.padding, groups=convolution.groups)
@@ -389,9 +390,7 @@ def _pad_same(x: Tensor, convolution: nn.Conv2d) -> Tensor:
     return F.pad(x, padding)
 
 
-def build_backbone(
-    config: BackboneConfig, fine_layers: tuple[str, ...] = (), fine_factor: int = 2
-) -> Backbone:
+def build_backbone(config: BackboneConfig, fine_layers: tuple[str, ...] = (), fine_factor: int = 2) -> Backbone:
     """The backbone a configuration names, with random weights; see :class:`Backbone` for the fine layers."""
     if config.name == "efficientnet-lite0":
         return EfficientNetLite0(config.layers, config.frozen, fine_layers, fine_factor)

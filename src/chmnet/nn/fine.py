@@ -1,4 +1,4 @@
-"""The fine branch: a second correlation on the finer grid, which sees detail that the coarse features have lost."""
+"""The fine branch: a second correlation on the finer grid, of detail that the coarse features have lost."""
 
 import torch
 import torch.nn.functional as F
@@ -15,12 +15,12 @@ FIRST_SHARE = 0.5
 
 
 class FineBranch(nn.Module):
-    """Features of early layers beside the enlarged coarse ones, correlated on the finer grid, with a vote of its own.
+    """Features of early layers beside the enlarged coarse ones, correlated on the finer grid and voted on.
 
-    A feature of the finer grid is ``[u / ‖u‖, share · v / ‖v‖]``: u the coarse level, enlarged and filtered channel
-    by channel, v a 3×3 convolution of the early layers; with ``fine.hidden`` a small block mixes the two. Their
-    cosines, rectified and raised to the network's power, are voted on; the votes are added to those of the coarse
-    path before the activation and the mutual filter.
+    A feature of the finer grid is ``[u / ‖u‖, share · v / ‖v‖]``: u the coarse level, enlarged and filtered
+    channel by channel, v a 3×3 convolution of the early layers; with ``fine.hidden`` a small block mixes the two.
+    Their cosines, rectified and raised to the network's power, are voted on by a layer of the branch's own; the
+    votes are added to those of the coarse path before the activation and the mutual filter.
 
     Args:
         config: the network's configuration, with ``fine.layers``.
@@ -39,9 +39,7 @@ class FineBranch(nn.Module):
         super().__init__()
         self.factor, self.power = config.upsample, config.correlation_power
         self.lateral = nn.Conv2d(in_channels, config.fine.channels, 3, padding=1, bias=False)
-        self.refine = nn.Conv2d(
-            coarse_channels, coarse_channels, 3, padding=1, groups=coarse_channels, bias=False
-        )
+        self.refine = nn.Conv2d(coarse_channels, coarse_channels, 3, padding=1, groups=coarse_channels, bias=False)
         self.share = nn.Parameter(torch.tensor(FIRST_SHARE))
         width = coarse_channels + config.fine.channels
         self.mix = MixingBlock(width, config.fine.hidden) if config.fine.hidden else None

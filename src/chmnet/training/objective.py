@@ -85,9 +85,7 @@ class Objective(nn.Module):
             loss = (loss + self._one_way(exchange(correlation), target, source, mask)[0]) / 2
         return loss, predicted
 
-    def _one_way(
-        self, correlation: Tensor, source: Tensor, target: Tensor, mask: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def _one_way(self, correlation: Tensor, source: Tensor, target: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         config, transfer = self.config, self.model.config.transfer
         predicted = transfer_by_rows(correlation, source, transfer)
         loss = keypoint_loss(predicted, target, mask, self.model.config.loss)
@@ -112,7 +110,6 @@ class Objective(nn.Module):
             losses.append(feature_loss(here, there, source_points, target_points, mask, temperature, width))
             losses.append(feature_loss(there, here, target_points, source_points, mask, temperature, width))
         return torch.stack(losses).mean()
-
 
     def _loss_across(self, source: Pyramid, target: Pyramid, crossing: Crossing) -> Tensor:
         """The same for pairs across the batch's own."""
