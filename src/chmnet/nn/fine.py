@@ -112,10 +112,11 @@ class MixingBlock(nn.Module):
         """The last convolution starts at zero; the first as if every channel were of variance one."""
         for convolution in (self.expand, self.surround):
             nn.init.kaiming_normal_(convolution.weight, nonlinearity="relu")
-            nn.init.zeros_(convolution.bias)
         self.expand.weight.mul_(self.expand.in_channels**0.5)  # a vector of length one has small channels
         nn.init.zeros_(self.project.weight)
-        nn.init.zeros_(self.project.bias)
+        for name, parameter in self.named_parameters():
+            if name.endswith("bias"):
+                nn.init.zeros_(parameter)
 
     def forward(self, features: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
         """Features of the same shape."""

@@ -80,12 +80,13 @@ def _load_head(model: CHMNet, other: CHMNet, origin: str, seed: int) -> None:
     A mixing block that the other's fine branch does not have starts as no change.
     """
     values = other.head.state_dict()
-    if model.head.fine is not None and other.head.fine is None:
-        values |= {f"fine.{name}": value for name, value in model.head.fine.state_dict().items()}
-    elif model.head.fine is not None and model.head.fine.mix is not None and other.head.fine.mix is None:
-        values |= {f"fine.mix.{name}": value for name, value in model.head.fine.mix.state_dict().items()}
+    mine, theirs = model.head.fine, other.head.fine
+    if mine is not None and theirs is None:
+        values |= {f"fine.{name}": value for name, value in mine.state_dict().items()}
+    elif mine is not None and theirs is not None and mine.mix is not None and theirs.mix is None:
+        values |= {f"fine.mix.{name}": value for name, value in mine.mix.state_dict().items()}
     load_exactly(model.head, values, origin)
-    if other.head.fine is None:
+    if theirs is None:
         _start_fine_branch(model, seed)
 
 

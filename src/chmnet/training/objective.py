@@ -123,7 +123,7 @@ def bell(points: Float[Tensor, "b n 2"], size: Size, sigma: float) -> Float[Tens
     """A Gaussian around each normalised point on a grid of ``size``, ``sigma`` in cells, each of sum 1.
 
     Example:
-        >>> bell(torch.zeros(1, 1, 2), (1, 3), 0.5)[0, 0].round(decimals=2).tolist()
+        >>> [round(value, 2) for value in bell(torch.zeros(1, 1, 2), (1, 3), 0.5)[0, 0].tolist()]
         [0.11, 0.79, 0.11]
     """
     height, width = size
