@@ -27,11 +27,12 @@ class Trace:
     """The files of chmnet that were entered, and which called which."""
 
     def __init__(self) -> None:
+        self.on = True
         self.files: set[str] = set()
         self.calls: set[tuple[str, str]] = set()
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event != "call" or frame.f_code.co_name == "<module>":
+        if not self.on or event != "call" or frame.f_code.co_name == "<module>":
             return
         callee = _module(frame)
         if callee is None:
