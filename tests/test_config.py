@@ -14,6 +14,7 @@ from chmnet.cli.changes import parse_changes
 from chmnet.config import (
     PRESETS,
     BackboneConfig,
+    CalibrationConfig,
     ConsensusConfig,
     CorrelationConfig,
     HoughConfig,
@@ -254,7 +255,7 @@ def test_round_trip_of_what_differs_from_the_defaults(tmp_path: Path) -> None:
         transfer=TransferConfig(gaussian_sigma=1 / 3, sampler="nearest"),
         correlation=CorrelationConfig(scales=(1 / 3,)),
         matching=ConsensusConfig(channels=(8, 1)),
-        calibration=(1.0, 2.0, 3.0, 1 / 3),
+        calibration=CalibrationConfig(match=(1.0, 2.0, 3.0, 1 / 3), same_kind=(0.5,)),
     )
     assert ModelConfig.from_toml(written(tmp_path, config.to_toml())) == config
 
@@ -361,6 +362,14 @@ def test_keys_of_version_0_1(old: dict[str, Any], new: dict[str, Any]) -> None:
         assert ModelConfig.from_dict(old) == ModelConfig.from_dict(new)
     with pytest.warns(DeprecationWarning, match="version 0.1"):
         assert ModelConfig().replace(**old) == ModelConfig.from_dict(new)
+
+
+def test_a_calibration_of_matches_alone_may_be_a_list() -> None:
+    """Files of 0.1, and of 0.2 at first."""
+    whole = ModelConfig(calibration=CalibrationConfig(match=(1.0, 2.0, 3.0, 4.0)))
+    assert ModelConfig.from_dict({"calibration": [1, 2, 3, 4]}) == whole
+    assert ModelConfig().replace(calibration=(1, 2, 3, 4)) == whole
+    assert whole.replace(calibration={"pose": [5]}).calibration.match == (1, 2, 3, 4)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from chmnet.config import TransferConfig
+from chmnet.config import CalibrationConfig, TransferConfig
 from chmnet.errors import InputError
 from chmnet.geometry import grid_points, pixels_to_normalised
 from chmnet.pictures import Picture, View
@@ -278,6 +278,21 @@ POINTS = torch.zeros(2, 2)
 def test_control_a_sound_file_is_read(tmp_path: Path) -> None:
     save_file(SOUND, tmp_path / "r.safetensors", metadata())
     assert MatchResult.load(tmp_path / "r.safetensors").source_size == (50, 90)
+
+
+@pytest.mark.parametrize(
+    ("stored", "calibration"),
+    [
+        ("[1, 2, 3, 4]", CalibrationConfig(match=(1, 2, 3, 4))),
+        ('{"same_kind": [1, 2]}', CalibrationConfig(same_kind=(1, 2))),
+    ],
+)
+def test_calibrations_of_files(tmp_path: Path, stored: str, calibration: CalibrationConfig) -> None:
+    """A list is the calibration of matches alone."""
+    views = {"source": '{"size": [50, 90]}', "target": '{"size": [80, 40]}'}
+    notes = metadata(format="chmnet-result-2", calibration=stored, **views)
+    save_file(SOUND, tmp_path / "r.safetensors", notes)
+    assert MatchResult.load(tmp_path / "r.safetensors").calibration == calibration
 
 
 @pytest.mark.parametrize(

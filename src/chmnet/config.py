@@ -8,7 +8,6 @@ import dataclasses
 import difflib
 import json
 import math
-import sys
 import types
 import typing
 from dataclasses import dataclass, field
@@ -18,18 +17,13 @@ from typing import Any, Literal, TypeVar
 import tomli_w
 
 from chmnet.errors import ConfigError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from chmnet.files import read_toml
 
 MAX_CELLS = 20_000
 """Largest grid of a configuration: its correlation takes 1.6 GB."""
 
 CONFIDENCE_THRESHOLD = 0.5
 """Matches of at least this confidence are confident: they are drawn filled, and not marked for review."""
-
 
 Config = TypeVar("Config", bound="TomlConfig")
 
@@ -63,15 +57,7 @@ class TomlConfig:
     @classmethod
     def from_toml(cls: type[Config], path: str | Path) -> Config:
         """Read a configuration from a TOML file."""
-        try:
-            text = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"cannot read the configuration {path}: {error}") from None
-        try:
-            data = tomllib.loads(text)
-        except (ValueError, RecursionError) as error:  # not only TOMLDecodeError: too many digits, too deep
-            raise ConfigError(f"{path} is not valid TOML: {error}") from None
-        return cls.from_dict(data, where=str(path))
+        return cls.from_dict(read_toml(path), where=str(path))
 
     def to_toml(self) -> str:
         """The configuration as TOML text."""
@@ -251,6 +237,29 @@ class TransferConfig(TomlConfig):
 
 
 @dataclass(frozen=True)
+class CalibrationConfig(TomlConfig):
+    """What ``chmnet calibrate`` found: each a logit without evidence, and slopes; empty: not fitted."""
+
+    match: tuple[float, ...] = ()
+    """That a match is right. Empty: confidence is cycle consistency; see :mod:`chmnet.ops.transfer`."""
+    unmatched: tuple[float, ...] = ()
+    """That a point has no match."""
+    same_kind: tuple[float, ...] = ()
+    """That two pictures show the same kind of thing."""
+    pose: tuple[float, ...] = ()
+    """That another pose of the target is the right one."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.match) not in (0, 4):
+            raise ConfigError(f"the calibration of a match must be four numbers or none, got {len(self.match)}")
+        for name, numbers in vars(self).items():
+            check_range(f"the length of calibration.{name}", len(numbers), maximum=32)
+            for number in numbers:
+                check_range(f"calibration.{name}", number, minimum=-100, maximum=100)
+
+
+@dataclass(frozen=True)
 class ModelConfig(TomlConfig):
     """A whole network. The defaults are the preset ``paper``."""
 
@@ -262,9 +271,7 @@ class ModelConfig(TomlConfig):
     """One of four kinds, each with fields of its own."""
     output: OutputConfig = field(default_factory=OutputConfig)
     transfer: TransferConfig = field(default_factory=TransferConfig)
-    calibration: tuple[float, ...] = ()
-    """Turns what speaks against a match into the probability that it is right: four numbers from ``chmnet
-    calibrate``, see :func:`chmnet.ops.transfer.calibrated`. Empty: confidence is cycle consistency."""
+    calibration: CalibrationConfig = field(default_factory=CalibrationConfig)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -281,7 +288,6 @@ class ModelConfig(TomlConfig):
             )
         if self.matching.kind == "consensus" and len(self.correlation.scales) > 1:
             raise ConfigError("consensus works on one scale; set correlation.scales = [1.0]")
-        check_calibration(self.calibration)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], where: str = "configuration") -> "ModelConfig":
@@ -311,6 +317,8 @@ class ModelConfig(TomlConfig):
 
 def _upgraded(data: dict[str, Any]) -> dict[str, Any]:
     """A table whose keys of version 0.1, if it has any, have become those of today."""
+    if isinstance(data.get("calibration"), list | tuple):  # of matches alone, as 0.1 had it
+        data = {**data, "calibration": {"match": data["calibration"]}}
     flat = data.keys() - typing.get_type_hints(ModelConfig).keys()
     words = [key for key in ("matching", "output") if isinstance(data.get(key), str)]
     tables = ((data.get("transfer"), "calibration"), (data.get("backbone"), "frozen"))
@@ -321,15 +329,6 @@ def _upgraded(data: dict[str, Any]) -> dict[str, Any]:
     return upgrade_model(data)
 
 
-def check_calibration(numbers: Any) -> tuple[float, ...]:
-    """Refuse numbers of a calibration that are not four, or none."""
-    if len(numbers) not in (0, 4):
-        raise ConfigError(f"calibration must be four numbers or none, got {len(numbers)}")
-    for number in numbers:
-        check_range("calibration", number, minimum=-100, maximum=100)
-    return tuple(float(number) for number in numbers)
-
-
 def _check_window(name: str, window: int) -> None:
     check_range(name, window, minimum=1, maximum=11)
     if window % 2 == 0:
@@ -337,11 +336,7 @@ def _check_window(name: str, window: int) -> None:
 
 
 def check_range(
-    name: str,
-    value: float,
-    minimum: float | None = None,
-    above: float | None = None,
-    maximum: float | None = None,
+    name: str, value: float, minimum: float | None = None, above: float | None = None, maximum: float | None = None
 ) -> None:
     """Refuse a number that is not finite, or outside of the limits that are given."""
     if not math.isfinite(value):

@@ -1,17 +1,23 @@
-"""Files in and out: written whole or not at all, JSON lines that a run adds to, tensors, the cache folder.
+"""Files in and out: written whole or not at all, JSON lines that a run adds to, TOML, tensors, the cache folder.
 
 PyTorch and safetensors are imported when tensors are read or written: ``chmnet --help`` uses this file.
 """
 
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from chmnet.errors import InputError, WeightsError
+from chmnet.errors import ConfigError, InputError, WeightsError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -161,6 +167,22 @@ class Journal:
         raise InputError(
             f"{self.path}, line {line}, is not a file of {self.what}; name another file, or delete it"
         ) from None
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Raises:
+        ConfigError: it cannot be read, or is no TOML.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the configuration {path}: {error}") from None
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # not only TOMLDecodeError: too many digits, too deep
+        raise ConfigError(f"{path} is not valid TOML: {error}") from None
 
 
 def cache_folder() -> Path:

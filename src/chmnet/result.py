@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from PIL import Image
 from torch import Tensor
 
-from chmnet.config import CONFIDENCE_THRESHOLD, TransferConfig
+from chmnet.config import CONFIDENCE_THRESHOLD, CalibrationConfig, TransferConfig
 from chmnet.errors import InputError
 from chmnet.features import describe_view
 from chmnet.geometry import Size, grid_points, normalised_to_pixels, pixels_to_normalised
@@ -76,8 +76,8 @@ class MatchResult:
     """What was seen of the source picture."""
     target: View
     config: TransferConfig
-    calibration: tuple[float, ...] = ()
-    """See :func:`chmnet.ops.transfer.calibrated`; empty: confidence is cycle consistency."""
+    calibration: CalibrationConfig = field(default_factory=CalibrationConfig)
+    """What turns evidence into probabilities. Empty: confidence is cycle consistency."""
     scale_pairs: Tensor | None = field(default=None, repr=False)
     """``1 hs ws ht wt`` on the grid of the features: number of the winning pair of scales, if it was asked for."""
     scales: tuple[float, ...] = (1.0,)
@@ -135,13 +135,13 @@ class MatchResult:
     @_lazy
     def forward(self) -> PositionMap:
         """Where every position of the source grid lies in the target view, normalised, and its confidence."""
-        confidence = confidence_map(self._there, self._back.positions, self.calibration)
+        confidence = confidence_map(self._there, self._back.positions, self.calibration.match)
         return PositionMap(self._there.positions[0], confidence[0])
 
     @_lazy
     def backward(self) -> PositionMap:
         """Where every position of the target grid lies in the source view, normalised, and its confidence."""
-        confidence = confidence_map(self._back, self._there.positions, self.calibration)
+        confidence = confidence_map(self._back, self._there.positions, self.calibration.match)
         return PositionMap(self._back.positions[0], confidence[0])
 
     @property

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from chmnet import __version__
-from chmnet.config import TransferConfig, check_calibration
+from chmnet.config import CalibrationConfig, TransferConfig
 from chmnet.errors import ConfigError, InputError, WeightsError
 from chmnet.features import describe_view, restore_view
 from chmnet.files import read_tensors, write_tensors
@@ -30,7 +30,7 @@ def save_result(fields: dict[str, Any], path: str | Path, overwrite: bool = Fals
         "source": describe_view(fields["source"]),
         "target": describe_view(fields["target"]),
         "config": fields["config"].to_dict(),
-        "calibration": fields["calibration"],
+        "calibration": fields["calibration"].to_dict(),
         "scales": fields["scales"],
     }
     metadata = {"format": FORMAT, "chmnet_version": __version__}
@@ -75,10 +75,12 @@ def _build(tensors: dict[str, Tensor], metadata: dict[str, str]) -> dict[str, An
     if not isinstance(config, dict):
         raise ValueError("its settings are no table")
     if metadata["format"] == FIRST_FORMAT:
-        calibration = config.pop("calibration", ())
+        calibration = {"match": config.pop("calibration", ())}
         views = [{"size": json.loads(metadata[f"{side}_size"])} for side in ("source", "target")]
     else:
         calibration = json.loads(metadata["calibration"])
+        if isinstance(calibration, list):  # of matches alone
+            calibration = {"match": calibration}
         views = [json.loads(metadata[side]) for side in ("source", "target")]
     source, target = map(restore_view, views)
     return {
@@ -86,7 +88,7 @@ def _build(tensors: dict[str, Tensor], metadata: dict[str, str]) -> dict[str, An
         "source": source,
         "target": target,
         "config": TransferConfig.from_dict(config),
-        "calibration": check_calibration(calibration),
+        "calibration": CalibrationConfig.from_dict(calibration),
         "scale_pairs": _scale_pairs(tensors.get("scale_pairs"), len(scales) ** 2),
         "scales": scales,
         "keypoints": _keypoints(tensors),

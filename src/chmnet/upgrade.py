@@ -68,7 +68,7 @@ def upgrade_model(data: dict[str, Any]) -> dict[str, Any]:
         data.pop(key, None)
     if isinstance(data.get("transfer"), dict) and "calibration" in data["transfer"]:
         transfer = dict(data["transfer"])
-        new["calibration"] = transfer.pop("calibration")
+        new["calibration"] = {"match": transfer.pop("calibration")}
         data["transfer"] = transfer
     if isinstance(data.get("backbone"), dict) and "frozen" in data["backbone"]:
         data["backbone"] = {key: value for key, value in data["backbone"].items() if key != "frozen"}

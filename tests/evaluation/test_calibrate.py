@@ -12,7 +12,7 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 from chmnet.cli.main import app
-from chmnet.config import BackboneConfig, ModelConfig, TransferConfig
+from chmnet.config import BackboneConfig, CalibrationConfig, TransferConfig
 from chmnet.data.pairs import AnnotatedImage, Pair
 from chmnet.errors import ChmnetError, ConfigError, InputError, WeightsError
 from chmnet.evaluation.calibrate import collect_evidence, fit_calibration, recalibrated
@@ -32,6 +32,8 @@ from chmnet.weights import load_model, save_calibrated, save_model
 from chmnet.weights.models import read_notes
 from tests.data import trees
 from tests.flat import flat_config
+
+SOME = CalibrationConfig(match=(1.0, 2.0, 3.0, 4.0), pose=(0.5,))
 
 
 def draw(generator: np.random.Generator, slopes: tuple[float, ...], count: int = 20000) -> tuple[np.ndarray, ...]:
@@ -165,10 +167,18 @@ def test_the_map_is_calibrated_where_the_configuration_says_so() -> None:
     assert plain[8, 8] == pytest.approx(0.4)
 
 
-@pytest.mark.parametrize("calibration", [(1.0,), (1.0, 2.0, 3.0, float("nan")), (1.0, 2.0, 3.0, 1e9)])
-def test_calibrations_that_are_none(calibration: tuple[float, ...]) -> None:
-    with pytest.raises(ConfigError, match="calibration must be"):
-        ModelConfig(calibration=calibration)
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"match": (1.0,)}, "four numbers or none, got 1"),
+        ({"match": (1.0, 2.0, 3.0, float("nan"))}, "calibration.match must be a finite number"),
+        ({"same_kind": (1.0, 1e9)}, "calibration.same_kind must be at most 100"),
+        ({"pose": (1.0,) * 33}, "length of calibration.pose must be at most 32, got 33"),
+    ],
+)
+def test_calibrations_that_are_none(fields: dict[str, tuple[float, ...]], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        CalibrationConfig(**fields)
 
 
 # ---------------------------------------------------------------- models
@@ -218,7 +228,7 @@ def test_predicted_confidences_of_another_calibration_are_those_of_the_calibrate
     plain = CHMNet(model.config.replace(transfer={"sampler": "nearest"})).eval()
     plain.load_state_dict(model.state_dict())
     save_model(plain, path)
-    save_calibrated(path, calibration, after, "")
+    save_calibrated(path, CalibrationConfig(match=calibration), after, "")
     predicted = recalibrated(collect_evidence(pairs, plain), calibration)
     found = collect_evidence(pairs, load_model(after))
     assert found.border.min() < 0.9  # some lie where the border counts
@@ -233,21 +243,21 @@ def test_too_few_keypoints(tmp_path: Path, model: CHMNet) -> None:
 def test_a_calibrated_file_differs_in_nothing_else(tmp_path: Path, model: CHMNet) -> None:
     before, after = tmp_path / "before.safetensors", tmp_path / "after.safetensors"
     save_model(model, before, {"licence": "none"}, half=True)
-    save_calibrated(before, (1.0, 2.0, 3.0, 4.0), after, "some pairs")
+    save_calibrated(before, SOME, after, "some pairs")
     (old, old_metadata), (new, metadata) = read_tensors(before), read_tensors(after)
     assert old.keys() == new.keys()
     assert all(torch.equal(old[name], new[name]) for name in old)
-    assert load_model(after).config == load_model(before).config.replace(calibration=(1.0, 2.0, 3.0, 4.0))
+    assert load_model(after).config == load_model(before).config.replace(calibration=SOME)
     assert read_notes(after) == {"licence": "none", "calibration": "some pairs"}
     assert old_metadata.keys() == metadata.keys()
     with pytest.raises(InputError, match="exists already"):
-        save_calibrated(before, (1.0, 2.0, 3.0, 4.0), after, "some pairs")
+        save_calibrated(before, SOME, after, "some pairs")
 
 
 def test_a_file_that_is_no_model(tmp_path: Path) -> None:
     (tmp_path / "no.safetensors").write_text("no")
     with pytest.raises(WeightsError, match="not a whole safetensors file"):
-        save_calibrated(tmp_path / "no.safetensors", (1.0, 2.0, 3.0, 4.0), tmp_path / "out.safetensors", "")
+        save_calibrated(tmp_path / "no.safetensors", SOME, tmp_path / "out.safetensors", "")
 
 
 # ---------------------------------------------------------------- the command
@@ -272,7 +282,7 @@ def test_the_command(tmp_path: Path, model: CHMNet) -> None:
     assert result.exit_code == 0, result.output
     assert "calibration error" in result.output
     config = json.loads(read_tensors(output)[1]["config"])
-    assert len(config["calibration"]) == 4
+    assert len(config["calibration"]["match"]) == 4
     measured = run(output, *data, "--plot", tmp_path / "reliability.png", "--json", tmp_path / "figures.json")
     assert measured.exit_code == 0, measured.output
     figures = json.loads((tmp_path / "figures.json").read_text())

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from chmnet.config import TomlConfig
+from chmnet.config import CalibrationConfig, TomlConfig
 from chmnet.errors import ConfigError, WeightsError
 from chmnet.nn.chmnet import MatchingHead
 from chmnet.training.config import TrainingConfig
@@ -74,7 +74,7 @@ def test_initialisation(kind: str) -> None:
 def test_a_run_may_start_from_a_named_model() -> None:
     config = TrainingConfig.from_dict({"base": "chmnet-lite", "model": {"image_size": [160, 160]}})
     shipped = read_model_config("chmnet-lite")
-    assert config.model == shipped.replace(image_size=(160, 160), calibration=())
+    assert config.model == shipped.replace(image_size=(160, 160), calibration=CalibrationConfig())
     assert config.init == "chmnet-lite"
     assert TrainingConfig.from_dict({"base": "chmnet-lite", "init": "random"}).init == "random"
     with pytest.raises(WeightsError, match="there is no"):

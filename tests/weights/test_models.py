@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import chmnet
-from chmnet.config import BackboneConfig, ModelConfig, TransferConfig
+from chmnet.config import BackboneConfig, CalibrationConfig, ModelConfig, TransferConfig
 from chmnet.errors import ConfigError, InputError, WeightsError
 from chmnet.files import read_tensors
 from chmnet.nn import CHMNet, ResNet
@@ -418,8 +418,8 @@ def test_the_hough_prior_goes_with_any_backbone(tmp_path: Path) -> None:
     layers = load_model("hough-prior", "resnet18", path, {"backbone": {"layers": ["layer2", "layer3"]}})
     assert layers.backbone.channels == 384
     plain = load_model("hough-prior", "resnet18", path)
-    assert plain.config.calibration == ()  # made for other features
-    assert len(load_model("hough-prior").config.calibration) == 4
+    assert plain.config.calibration == CalibrationConfig()  # made for other features
+    assert len(load_model("hough-prior").config.calibration.match) == 4
     assert plain.config.backbone.layers == ()  # not those of the model's own backbone
     torch.testing.assert_close(plain.head.state_dict(), load_model("hough-prior").head.state_dict())
     named = load_model("hough-prior", "efficientnet-lite0")
@@ -540,8 +540,7 @@ def test_shipped_models_are_what_their_files_say(name: str, shared: Path) -> Non
     assert config.backbone.stride_on == written["backbone"]["stride_on"]
     assert list(config.image_size) == written["image_size"]
     assert config.transfer.temperature == written["transfer"]["temperature"]
-    assert list(config.calibration) == written["calibration"]
-    assert len(config.calibration) == 4
+    assert list(config.calibration.match) == written["calibration"]
     votes = model.head.first.weight.numel(), model.head.last.weight.numel()
     assert votes == SHIPPED[name]
     assert not model.training

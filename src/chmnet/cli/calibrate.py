@@ -47,6 +47,7 @@ def calibrate(
         if Path(name).suffix != ".safetensors":
             raise InputError(f"a calibration is stored in a model file (.safetensors), got {name!r}")
     from chmnet import data
+    from chmnet.config import CalibrationConfig
     from chmnet.evaluation.calibrate import collect_evidence, fit_calibration, recalibrated
     from chmnet.metrics import reliability
     from chmnet.weights import load_model, save_calibrated
@@ -63,7 +64,8 @@ def calibrate(
     _print("after calibration on the same pairs", new)
     typer.echo(f"calibration: {', '.join(f'{number:.3f}' for number in calibration)}")
     if output is not None:
-        save_calibrated(model, calibration, output, f"{dataset}, {split}: {len(pairs)} pairs", overwrite)
+        origin = f"{dataset}, {split}: {len(pairs)} pairs"
+        save_calibrated(model, CalibrationConfig(match=calibration), output, origin, overwrite)
         typer.echo(f"wrote the calibrated model to {output}")
     if json_file is not None:
         figures = {"now": asdict(now), "calibrated_anew": asdict(new), "calibration": calibration}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from chmnet.config import ModelConfig, TomlConfig, check_range
+from chmnet.config import CalibrationConfig, ModelConfig, TomlConfig, check_range
 from chmnet.errors import ConfigError
 from chmnet.nn.prior import HoughPrior
 
@@ -222,7 +222,9 @@ def _base_model(base: object, preset: str) -> ModelConfig:
         return ModelConfig.preset(preset)
     from chmnet.weights.models import read_model_config
 
-    return read_model_config(str(base)).replace(calibration=())  # a trained model is calibrated anew
+    return read_model_config(str(base)).replace(
+        calibration=CalibrationConfig()
+    )  # a trained model is calibrated anew
 
 
 def _run_settings(data: dict[str, Any], model: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -15,6 +15,7 @@ from torch import Tensor
 from chmnet import __version__
 from chmnet.config import (
     BackboneConfig,
+    CalibrationConfig,
     CorrelationConfig,
     ModelConfig,
     NoVotesConfig,
@@ -107,7 +108,7 @@ def load_model(
         chosen = _choose_backbone(known.config, backbone, backbone_weights)
         config = known.config.replace(backbone=chosen)
         if chosen != known.config.backbone:  # other features, other scores
-            config = config.replace(calibration=())
+            config = config.replace(calibration=CalibrationConfig())
         return _build(config.replace(**(changes or {})), backbone_weights, known.prior, backend)
     if not (Path(model).suffix or Path(model).exists()):
         raise WeightsError(f"there is no model {str(model)!r}; use one of {', '.join(MODELS)}, or a file's path")
@@ -292,13 +293,13 @@ def shrink_model_file(
 
 
 def save_calibrated(
-    path: str | Path, calibration: tuple[float, ...], output: str | Path, origin: str, overwrite: bool = False
+    path: str | Path, calibration: CalibrationConfig, output: str | Path, origin: str, overwrite: bool = False
 ) -> None:
     """Write a model file again with another calibration of its confidence; nothing else changes.
 
     Args:
         path: the model file to read.
-        calibration: four numbers, see :class:`chmnet.config.ModelConfig`.
+        calibration: all of it; see :func:`chmnet.evaluation.calibrate.fit_calibration`.
         output: the file to write.
         origin: what the calibration was fitted to, for people to read.
         overwrite: whether an existing file may be replaced.
@@ -340,7 +341,7 @@ _PRIOR = ModelConfig(
     correlation=CorrelationConfig(scales=(1.0,), reduction=0, power=1.5),
     output=OutputConfig(mutual_filter=True),
     # On the 209 validation pairs of PF-PASCAL that are not in its training list; EfficientNet-Lite0.
-    calibration=(2.939, 0.809, 0.821, 1.766),
+    calibration=CalibrationConfig(match=(2.939, 0.809, 0.821, 1.766)),
 )
 
 MODELS: dict[str, KnownModel] = {
