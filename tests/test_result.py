@@ -14,7 +14,8 @@ from chmnet.config import CalibrationConfig, TransferConfig
 from chmnet.errors import InputError
 from chmnet.geometry import grid_points, pixels_to_normalised
 from chmnet.pictures import Picture, View
-from chmnet.result import Matches, MatchResult, _check_size
+from chmnet.result import Matches, MatchResult
+from chmnet.warping import check_size
 
 SHARP = TransferConfig(temperature=1e-3, sampler="nearest")
 
@@ -76,7 +77,7 @@ def test_bad_sizes(size: tuple[int, int]) -> None:
 @pytest.mark.parametrize("size", [(3,), (1, 2, 3), 5, (2.5, 3), (float("nan"), 3), "ab"])
 def test_sizes_that_are_none(size: object) -> None:
     with pytest.raises(InputError, match="two whole numbers"):
-        _check_size(size)  # in tests, flow itself lets no such type in
+        check_size(size)  # in tests, flow itself lets no such type in
 
 
 def test_pictures_too_large_to_draw_are_one_sentence() -> None:

@@ -12,10 +12,35 @@ from typing import TypeVar
 import numpy as np
 import torch
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 from torch import Tensor
+
+from chmnet.errors import InputError
 
 Size = tuple[int, int]
 Points = TypeVar("Points", Tensor, np.ndarray)
+
+
+def check_points(points: ArrayLike) -> np.ndarray:
+    """Points as a new array of ``n`` rows (x, y).
+
+    Raises:
+        InputError: they are not finite numbers in rows of two.
+    """
+    if isinstance(points, Tensor):
+        points = points.detach().cpu().double().numpy()  # NumPy has no bfloat16
+    try:
+        # A copy: results do not change with the caller's array, and PyTorch warns of arrays that are read-only.
+        rows = np.atleast_2d(np.array(points, dtype=np.float64))
+    except (TypeError, ValueError):
+        raise InputError("points must be rows of two numbers (x, y)") from None
+    if rows.size == 0:
+        return rows.reshape(0, 2)
+    if rows.ndim != 2 or rows.shape[1] != 2:
+        raise InputError(f"points must be rows (x, y), got an array of shape {list(rows.shape)}")
+    if not np.isfinite(rows).all():
+        raise InputError("points must be finite numbers, got NaN or infinity")
+    return rows
 
 
 def pixels_to_normalised(points: Points, size: Size) -> Points:

@@ -1,10 +1,9 @@
 """What matching two pictures found: points moved, flow, warps, confidence, in pixels of the whole pictures."""
 
-import operator
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -16,7 +15,7 @@ from torch import Tensor
 from chmnet.config import CONFIDENCE_THRESHOLD, CalibrationConfig, TransferConfig
 from chmnet.errors import InputError
 from chmnet.features import describe_view
-from chmnet.geometry import Size, grid_points, normalised_to_pixels, pixels_to_normalised
+from chmnet.geometry import Size, check_points, grid_points, normalised_to_pixels, pixels_to_normalised
 from chmnet.ops.correlation import exchange
 from chmnet.ops.transfer import (
     Located,
@@ -32,9 +31,9 @@ from chmnet.ops.transfer import (
     sampler_weights,
     soft_argmax,
 )
-from chmnet.pictures import MAX_PIXELS, PictureLike, View, to_picture
+from chmnet.pictures import PictureLike, View, to_picture
 from chmnet.result_file import load_result, save_result
-from chmnet.warping import dense_strips, draw_warped, smooth_positions, spline_positions
+from chmnet.warping import check_size, dense_strips, draw_warped, smooth_positions, spline_positions
 
 if TYPE_CHECKING:
     _lazy = cached_property
@@ -236,7 +235,7 @@ class MatchResult:
         start, end, positions = self.source, self.target, self._positions
         if direction == "backward":
             start, end, positions = self.target, self.source, self._back.positions
-        size = _check_size(start.picture.size if size is None else size)
+        size = check_size(start.picture.size if size is None else size)
         output = np.empty((*size, 2), dtype=np.float32)
         for rows, moved, centres in dense_strips(positions.float().cpu(), size, start):
             there = end.to_picture(moved.clamp(-1, 1))
@@ -245,7 +244,7 @@ class MatchResult:
 
     def confidence_at(self, size: Size | None = None) -> Float32[np.ndarray, "h w"]:
         """The confidence of every point of a forward :meth:`flow` of the same size."""
-        size = _check_size(self.source_size if size is None else size)
+        size = check_size(self.source_size if size is None else size)
         output = np.empty(size, dtype=np.float32)
         for rows, values, _ in dense_strips(
             self.forward.confidence.float().cpu()[None, ..., None], size, self.source
@@ -280,7 +279,7 @@ class MatchResult:
         drawn = self.source_picture if picture is None else to_picture(picture)
         if drawn is None:
             raise InputError("a result that was loaded holds no pictures; give the picture to warp")
-        size = _check_size(self.target_size if size is None else size)
+        size = check_size(self.target_size if size is None else size)
         if method == "tps":
             return draw_warped(drawn, self._spline(keypoints), size)
         positions, confidence = (values.float().cpu()[None] for values in self.backward)
@@ -362,38 +361,3 @@ class MatchResult:
         if stored["keypoints"] is not None:
             stored["keypoints"] = Matches(*stored["keypoints"])
         return MatchResult(**stored)
-
-
-def check_points(points: ArrayLike) -> np.ndarray:
-    """Points as a new array of ``n`` rows (x, y).
-
-    Raises:
-        InputError: they are not finite numbers in rows of two.
-    """
-    if isinstance(points, Tensor):
-        points = points.detach().cpu().double().numpy()  # NumPy has no bfloat16
-    try:
-        # A copy: results do not change with the caller's array, and PyTorch warns of arrays that are read-only.
-        rows = np.atleast_2d(np.array(points, dtype=np.float64))
-    except (TypeError, ValueError):
-        raise InputError("points must be rows of two numbers (x, y)") from None
-    if rows.size == 0:
-        return rows.reshape(0, 2)
-    if rows.ndim != 2 or rows.shape[1] != 2:
-        raise InputError(f"points must be rows (x, y), got an array of shape {list(rows.shape)}")
-    if not np.isfinite(rows).all():
-        raise InputError("points must be finite numbers, got NaN or infinity")
-    return rows
-
-
-def _check_size(size: Any) -> Size:
-    try:
-        height, width = (operator.index(side) for side in size)
-    except (TypeError, ValueError):
-        raise InputError(f"a size must be two whole numbers (height, width), got {size!r}") from None
-    if height < 1 or width < 1 or height * width > MAX_PIXELS:
-        raise InputError(
-            f"a size must be (height, width), both at least 1, with at most {MAX_PIXELS // 10**6} million pixels, "
-            f"got {size}"
-        )
-    return height, width

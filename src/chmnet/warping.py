@@ -1,7 +1,9 @@
 """Pictures drawn through a map of positions: smoothing the map, fitting a spline to matches, sampling."""
 
+import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -15,7 +17,7 @@ from torch import Tensor
 
 from chmnet.errors import InputError
 from chmnet.geometry import Size, cell_centres, grid_points, normalised_to_pixels
-from chmnet.pictures import View
+from chmnet.pictures import MAX_PIXELS, View
 
 SPLINE_SIDE = 48
 """A spline is computed on a grid of this side, and interpolated in between."""
@@ -25,6 +27,20 @@ _SMOOTHING = (100.0, 10.0, 1.0)
 
 _STRIP_PIXELS = 2**20
 """Pixels that are drawn at a time."""
+
+
+def check_size(size: Any) -> Size:
+    """Refuse a size of a drawing that is not (height, width), or too large."""
+    try:
+        height, width = (operator.index(side) for side in size)
+    except (TypeError, ValueError):
+        raise InputError(f"a size must be two whole numbers (height, width), got {size!r}") from None
+    if height < 1 or width < 1 or height * width > MAX_PIXELS:
+        raise InputError(
+            f"a size must be (height, width), both at least 1, with at most {MAX_PIXELS // 10**6} million pixels, "
+            f"got {size}"
+        )
+    return height, width
 
 
 def dense_strips(
