@@ -154,13 +154,14 @@ def test_features_match_as_their_pictures_do(matcher: Matcher, paths: list[Path]
     assert features[0].half().nbytes == features[0].nbytes // 2
 
 
-def test_saved_features_are_the_same(matcher: Matcher, paths: list[Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("turn", [90, 30, 123.456789012345])
+def test_saved_features_are_the_same(turn: float, matcher: Matcher, paths: list[Path], tmp_path: Path) -> None:
     view = View.around(paths[0], (5, 6, 30, 31))
-    features = matcher.extract(View(view.picture, view.area, mirrored=True, turn=90))
+    features = matcher.extract(View(view.picture, view.area, mirrored=True, turn=turn))
     features.save(tmp_path / "f.safetensors")
     loaded = Features.load(tmp_path / "f.safetensors")
     check_same(features, loaded)
-    assert (loaded.view.area, loaded.view.mirrored, loaded.view.turn) == (view.area, True, 90)
+    assert (loaded.view.area, loaded.view.mirrored, loaded.view.turn) == (view.area, True, turn)
     again, first = matcher.match(loaded, loaded), matcher.match(features, features)
     torch.testing.assert_close(again.scores, first.scores)
     with pytest.raises(InputError, match="exists"):
@@ -267,7 +268,11 @@ def test_features_of_the_other_backbone_are_refused(paths: list[Path]) -> None:
         {"view": '{"size": ["x", "y"]}'},
         {"view": '{"size": [-1, 4]}'},
         {"view": '{"size": [40, 50], "area": [0.5, 0, 9, 9]}'},
-        {"view": '{"size": [40, 50], "turn": 90.0}'},
+        {"view": '{"size": [40, 50], "turn": NaN}'},
+        {"view": '{"size": [40, 50], "turn": -Infinity}'},
+        {"view": '{"size": [40, 50], "turn": true}'},
+        {"view": '{"size": [40, 50], "turn": "90"}'},
+        {"view": '{"size": [40, 50], "turn": [0]}'},
         {"view": '{"size": [40, 50], "mirrored": 1}'},
         {"view": "[]"},
         {"branch": '"both"'},

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,10 @@ from chmnet.geometry import (
     normalised_to_pixels,
     pixels_to_normalised,
     rescale_points,
+    turn_back,
+    turn_points,
 )
+from chmnet.turning import turned_size
 
 PIXELS = [[0.0, 0.0], [320.0, 240.0], [80.0, 60.0], [-10.0, 500.0]]
 NORMALISED = [[-1.0, -1.0], [1.0, 1.0], [-0.5, -0.5], [-1.0625, 19 / 6]]
@@ -52,6 +57,24 @@ def test_round_trips() -> None:
         np.testing.assert_allclose(back(there(points.numpy(), (97, 161)), (97, 161)), points.numpy())
     rescaled = rescale_points(rescale_points(points, (97, 161), (50, 30)), (50, 30), (97, 161))
     torch.testing.assert_close(rescaled, points)
+
+
+@pytest.mark.parametrize("degrees", [0, 90, 180, 270, -90, 450, 33.0, 359.5])
+def test_turned_points_are_those_of_a_rotation_in_pixels(degrees: float) -> None:
+    size, points = (97, 161), 2 * torch.rand(50, 2, dtype=torch.float64) - 1
+    turned = turn_points(points, degrees, size)
+    frame = turned_size(size, degrees)
+    offsets = normalised_to_pixels(points, size) - torch.tensor([161, 97]) / 2
+    found = normalised_to_pixels(turned, frame) - torch.tensor(frame[::-1]) / 2
+    angle = math.radians(degrees)
+    x = math.cos(angle) * offsets[:, 0] + math.sin(angle) * offsets[:, 1]
+    y = math.cos(angle) * offsets[:, 1] - math.sin(angle) * offsets[:, 0]
+    torch.testing.assert_close(found, torch.stack([x, y], dim=-1))
+    assert turned.abs().max() <= 1
+    torch.testing.assert_close(turn_back(turned, degrees, size), points)
+    np.testing.assert_allclose(turn_points(points.numpy(), degrees, size), turned)
+    if degrees % 90 == 0:
+        assert torch.equal(turn_back(turned, degrees), points)
 
 
 def test_rescaling_keeps_normalised_points() -> None:

@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "chmnet"
 # From the bottom up: a part may import those of the rows above its own, and itself.
 LAYERS: list[set[str]] = [
     {"errors"},
-    {"arrays", "files", "upgrade"},
+    {"arrays", "files", "headers", "turning", "upgrade"},
     {"config"},
     {"geometry"},
     {"pictures"},

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 from safetensors.torch import save_file
 
 from chmnet.config import CalibrationConfig, TransferConfig
 from chmnet.errors import InputError
-from chmnet.geometry import grid_points, pixels_to_normalised
+from chmnet.geometry import grid_points, normalised_to_pixels, pixels_to_normalised
 from chmnet.pictures import Picture, View
 from chmnet.result import Matches, MatchResult
 from chmnet.warping import check_size
@@ -114,6 +114,62 @@ def test_answers_are_in_pixels_of_the_whole_pictures(side: str, turn: int, mirro
             nearest = np.array([column + 0.5, row + 0.5])
             coordinates = np.linalg.lstsq(np.c_[starts, np.ones(64)], ends, rcond=None)[0]  # the map is linear
             np.testing.assert_allclose(nearest + flow[row, column], np.r_[nearest, 1] @ coordinates, atol=0.05)
+
+
+@pytest.mark.parametrize("turn", [30, 45.5, 200])
+@pytest.mark.parametrize("mirrored", [False, True])
+@pytest.mark.parametrize("area", [None, (20, 10, 60, 50)])
+def test_answers_of_views_turned_by_any_angle(
+    turn: float, mirrored: bool, area: tuple[int, int, int, int] | None
+) -> None:
+    """Transfer, matches, flow both ways, heat and warp agree in pixels of the whole pictures."""
+    picture = Image.effect_noise((50, 40), 60).resize((100, 80)).convert("RGB")
+    target = View(Picture(picture), area, mirrored, turn)
+    source = View.of(target.image())  # what the target shows is the whole of another picture
+    result = MatchResult(torch.eye(256).view(1, 1, 16, 16, 16, 16), source, target, SHARP)
+    backwards = MatchResult(result.scores, target, source, SHARP)
+    left, top, right, bottom = area or (0, 0, 100, 80)
+    grid = grid_points((16, 16), like=torch.zeros(1, dtype=torch.float64)).numpy().reshape(-1, 2)
+    places, starts = target.to_picture(grid), normalised_to_pixels(grid, source.size)
+    seen = np.all((places > [left, top]) & (places < [right, bottom]), axis=1)
+    assert 100 < seen.sum() < 256
+    np.testing.assert_allclose(result.locate(starts[seen]), places[seen], atol=1e-3)
+    np.testing.assert_allclose(backwards.locate(places[seen]), starts[seen], atol=1e-3)
+
+    best, back = result.matches(256), backwards.matches(256)
+    assert (len(best.source), len(back.source)) == (256, seen.sum())  # not the corners around the area
+    for found in (best.target, back.source, result.locate(starts)):
+        assert (found >= np.array([left, top]) - 1e-6).all()
+        assert (found <= np.array([right, bottom]) + 1e-6).all()
+    np.testing.assert_allclose(result.locate(back.target), back.source, atol=1e-3)
+
+    forward, backward = result.flow(), result.flow(direction="backward")
+    assert forward.shape == (*source.size, 2)
+    assert backward.shape == (80, 100, 2)
+    columns, rows = places[seen].astype(int).T
+    middles = np.stack([columns, rows], axis=1) + 0.5
+    expected = normalised_to_pixels(target.from_picture(middles), source.size)
+    np.testing.assert_allclose(middles + backward[rows, columns], expected, atol=0.05)
+    columns, rows = starts[seen].clip(0, np.array(source.size[::-1]) - 1).astype(int).T
+    middles = np.stack([columns, rows], axis=1) + 0.5
+    expected = target.to_picture(pixels_to_normalised(middles, source.size), inside=True)
+    np.testing.assert_allclose(middles + forward[rows, columns], expected, atol=0.05)
+    everywhere = np.moveaxis(np.indices(source.size)[::-1], 0, -1) + 0.5 + forward
+    np.testing.assert_allclose(everywhere.min(axis=(0, 1)), [left, top], atol=1)
+    np.testing.assert_allclose(everywhere.max(axis=(0, 1)), [right, bottom], atol=1)
+
+    heat = result.heat(starts[seen][0])
+    mean = (heat.reshape(-1, 1) * grid).sum(axis=0, keepdims=True)
+    np.testing.assert_allclose(target.to_picture(mean), places[seen][:1], atol=1e-3)
+
+    assert backwards.confidence_at().shape == (80, 100)
+    drawn = np.asarray(result.warp()).astype(int)
+    inside = np.s_[top + 3 : bottom - 3, left + 3 : right - 3]
+    assert np.abs(drawn[inside] - np.asarray(picture)[inside]).mean() < 9  # it was turned, and turned back
+    assert np.abs(drawn[inside] - np.asarray(ImageOps.mirror(picture))[inside]).mean() > 20
+    beside = np.ones((80, 100), dtype=bool)
+    beside[top:bottom, left:right] = False
+    assert (drawn[beside] == 255).all()
 
 
 def test_warps_of_views_are_drawn_where_the_view_lies() -> None:

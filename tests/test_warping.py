@@ -6,6 +6,7 @@ from scipy.interpolate import RBFInterpolator
 
 from chmnet.errors import InputError
 from chmnet.geometry import Size, grid_points
+from chmnet.pictures import Picture, View
 from chmnet.warping import ThinPlateSpline, dense_strips, draw_warped, smooth_positions, spline_positions
 
 
@@ -23,6 +24,17 @@ def test_linear_maps_are_read_exactly_up_to_the_edges(grid: Size) -> None:
 def test_a_grid_of_one_point_is_constant() -> None:
     ((_, read, _),) = dense_strips(torch.full((1, 1, 1, 1), 3.0), (2, 5))
     assert (read == 3).all()
+
+
+@pytest.mark.parametrize("grid", [(30, 30), (4, 7), (1, 3), (1, 1)], ids=str)
+def test_maps_of_turned_views_are_read_by_the_same_interpolation(grid: Size) -> None:
+    """A hair beside a quarter turn, what is read point by point is what is read along rows and columns."""
+    values, picture = torch.rand(1, *grid, 2), Picture(None, (50, 70))
+    for turn, area in ((0, None), (90, (10, 5, 60, 40)), (180, None), (270, (0, 0, 30, 50))):
+        ((_, exact, centres),) = dense_strips(values, (21, 34), View(picture, area, True, turn))
+        ((_, near, same),) = dense_strips(values, (21, 34), View(picture, area, True, turn + 1e-7))
+        torch.testing.assert_close(near, exact, rtol=0, atol=1e-3)
+        torch.testing.assert_close(same, centres)
 
 
 def test_strips_together_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from chmnet.errors import InputError
+from chmnet.turning import turn_matrix
 
 Size = tuple[int, int]
 Points = TypeVar("Points", Tensor, np.ndarray)
@@ -84,16 +85,35 @@ def mirror_points(points: Points) -> Points:
     return points * _pair(points, -1, 1)
 
 
-def turn_points(points: Points, degrees: int) -> Points:
-    """Normalised points of a picture that is turned counter-clockwise by a multiple of 90 degrees.
+def turn_points(points: Points, degrees: float, size: Size = (1, 1)) -> Points:
+    """Normalised points of a picture as those of the frame around it when it is turned counter-clockwise.
+
+    Args:
+        points: (x, y).
+        degrees: any angle; multiples of 90 are exact.
+        size: (height, width) of the picture; quarter turns do not need it.
 
     Example:
         >>> turn_points(np.array([[1.0, 0.5]]), 90).tolist()  # what was on the right is on top
         [[0.5, -1.0]]
+        >>> turn_points(np.array([[1.0, -1.0]]), 45, (100, 100)).round(2).tolist()  # 142 pixels hold 141.4
+        [[0.0, -1.0]]
     """
-    for _ in range(degrees // 90 % 4):
+    if degrees % 90:
+        a, b, c, d = turn_matrix(size, degrees)
+        determinant = a * d - b * c
+        return (points * _pair(points, d, a) - points[..., [1, 0]] * _pair(points, b, c)) / determinant
+    for _ in range(int(degrees) // 90 % 4):
         points = points[..., [1, 0]] * _pair(points, 1, -1)
     return points
+
+
+def turn_back(points: Points, degrees: float, size: Size = (1, 1)) -> Points:
+    """The inverse of :func:`turn_points`; ``size`` is the picture's, not that of the frame."""
+    if degrees % 90:
+        a, b, c, d = turn_matrix(size, degrees)
+        return points * _pair(points, a, d) + points[..., [1, 0]] * _pair(points, b, c)
+    return turn_points(points, -degrees)
 
 
 def normalised_to_grid(points: Tensor, size: Size) -> Tensor:

@@ -18,6 +18,8 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from chmnet.arrays import array_to_bytes, full_scale, scaled_to_bytes, tensor_to_array
 from chmnet.errors import InputError
+from chmnet.headers import ORIENTATION, read_size
+from chmnet.turning import check_turn, turn_image, turn_quarters, turned_size
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,9 +35,6 @@ PictureLike = Union["Picture", str, Path, bytes, Image.Image, np.ndarray, "Tenso
 
 MAX_PIXELS = 150_000_000
 """Larger pictures are refused: decoding one would take more than a gigabyte."""
-
-_ORIENTATION = 0x0112
-"""EXIF tag: how the camera was held."""
 
 
 class Picture:
@@ -82,7 +81,8 @@ class Picture:
         """(height, width) of the upright picture; an :class:`InputError` where it cannot be read."""
         if self._size is None:
             if self._image is None and self._encoded:
-                self._size = read_size(self._file(), self._name)
+                with decoding(self._name):
+                    self._size = read_size(self._file())
             else:
                 self._size = (self.image.height, self.image.width)
         return self._size
@@ -170,13 +170,14 @@ class View:
     """The part that is seen, in pixels of the picture; ``None``: all of it."""
     mirrored: bool = False
     """Left and right exchanged."""
-    turn: int = 0
-    """Degrees counter-clockwise, after mirroring: 0, 90, 180 or 270."""
+    turn: float = 0
+    """Degrees counter-clockwise, after mirroring, from 0 to below 360. Multiples of 90 are exact; otherwise the
+    area is seen in the smallest upright frame around it, the rest of which has its mean colour."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "picture", Picture.of(self.picture))
-        if self.turn not in (0, 90, 180, 270) or isinstance(self.turn, float):
-            raise InputError(f"a view is turned by 0, 90, 180 or 270 degrees, got {self.turn}")
+        if self.turn != 0 or type(self.turn) is not int:
+            object.__setattr__(self, "turn", check_turn(self.turn))
         if self.area is not None:
             try:
                 left, top, right, bottom = area = tuple(operator.index(side) for side in self.area)
@@ -217,8 +218,8 @@ class View:
 
     @property
     def size(self) -> Size:
-        """(height, width) of what is seen, in pixels of the picture."""
-        return self._area_size[::-1] if self.turn % 180 else self._area_size
+        """(height, width) of the frame of what is seen, in pixels of the picture."""
+        return turned_size(self._area_size, self.turn) if self.turn else self._area_size
 
     @property
     def _area_size(self) -> Size:
@@ -226,46 +227,67 @@ class View:
         return bottom - top, right - left
 
     def image(self) -> Image.Image:
-        """What is seen, in the picture's own pixels."""
+        """What is seen, in the picture's own pixels; an :class:`InputError` where a turned frame is too large."""
+        image = self._area_image()
+        if not self.turn % 90:
+            return turn_quarters(image, self.mirrored, self.turn) if self.mirrored or self.turn else image
+        return turn_image(image, self._area_size, self.mirrored, self.turn)
+
+    def _area_image(self) -> Image.Image:
         image = self.picture.image
-        if self.area is not None:
-            height, width = self.picture.size
-            across, down = image.width / width, image.height / height
-            left, top, right, bottom = self.area
-            image = image.crop(
-                (round(left * across), round(top * down), round(right * across), round(bottom * down))
-            )
-        if self.mirrored:
-            image = ImageOps.mirror(image)
-        return image.transpose(_TURNS[self.turn]) if self.turn else image
+        if self.area is None:
+            return image
+        (height, width), (left, top, right, bottom) = self.picture.size, self.area
+        left, right = _scale_interval(left, right, image.width / width)
+        top, bottom = _scale_interval(top, bottom, image.height / height)
+        return image.crop((left, top, right, bottom))
 
     def tensor(self, size: Size) -> "Tensor":
         """What is seen, resized to (height, width): a tensor ``3 h w``, RGB from 0 to 1."""
-        return to_tensor(self.image(), size)
+        if not self.turn % 90:
+            return to_tensor(self.image(), size)
+        return to_tensor(turn_image(self._area_image(), self._area_size, self.mirrored, self.turn, size), size)
 
-    def to_picture(self, points: Any) -> Any:
-        """Normalised points of the view (an array or a tensor) in pixels of the whole picture."""
-        from chmnet.geometry import mirror_points, move_points, normalised_to_pixels, turn_points
+    def to_picture(self, points: Any, inside: bool = False) -> Any:
+        """Normalised points of the view (an array or a tensor) in pixels of the whole picture.
 
-        points = turn_points(points, -self.turn)
+        Args:
+            points: ``… 2`` numbers.
+            inside: points in the corners around a turned area are moved to the nearest place of it.
+        """
+        from chmnet.geometry import mirror_points, move_points, normalised_to_pixels, turn_back
+
+        points = turn_back(points, self.turn, self._area_size)
+        if inside and self.turn % 90:
+            points = points.clip(-1, 1)
         if self.mirrored:
             points = mirror_points(points)
         points = normalised_to_pixels(points, self._area_size)
         return points if self.area is None else move_points(points, self.area[0], self.area[1])
 
-    def from_picture(self, points: Any) -> Any:
-        """Points in pixels of the whole picture as normalised points of the view; some may lie outside of it."""
+    def from_picture(self, points: Any, inside: bool = False) -> Any:
+        """Points in pixels of the whole picture as normalised points of the view; some may lie outside of it.
+
+        Args:
+            points: ``… 2`` numbers.
+            inside: points beside a turned area are moved to the nearest place of it first.
+        """
         from chmnet.geometry import mirror_points, move_points, pixels_to_normalised, turn_points
 
         if self.area is not None:
             points = move_points(points, -self.area[0], -self.area[1])
         points = pixels_to_normalised(points, self._area_size)
+        if inside and self.turn % 90:
+            points = points.clip(-1, 1)
         if self.mirrored:
             points = mirror_points(points)
-        return turn_points(points, self.turn)
+        return turn_points(points, self.turn, self._area_size)
 
 
-_TURNS = {90: Image.Transpose.ROTATE_90, 180: Image.Transpose.ROTATE_180, 270: Image.Transpose.ROTATE_270}
+def _scale_interval(first: int, last: int, scale: float) -> tuple[int, int]:
+    """An interval in pixels of a rendition, at least one of them."""
+    begin = min(round(first * scale), math.ceil(last * scale) - 1)
+    return begin, max(begin + 1, round(last * scale))
 
 
 # ---------------------------------------------------------------- from anything to pixels
@@ -332,31 +354,6 @@ def read_picture(
         return to_rgb(image)
 
 
-def read_size(file: Path | BytesIO, name: str) -> Size:
-    """(height, width) of a picture file as a person sees it, from its header alone."""
-    with decoding(name), Image.open(file) as image:
-        width, height = image.size
-        if image.format == "PNG" and "exif" not in image.info:
-            orientation = _late_orientation(file)  # Pillow would decode the pixels to look behind them
-        else:
-            orientation = image.getexif().get(_ORIENTATION, 1)
-        return (width, height) if orientation in (5, 6, 7, 8) else (height, width)
-
-
-def _late_orientation(file: Path | BytesIO) -> int:
-    """The orientation that a PNG file says after its pixels; 1 where it says none."""
-    with file.open("rb") if isinstance(file, Path) else BytesIO(file.getvalue()) as stream:
-        stream.seek(8)
-        while len(head := stream.read(8)) == 8 and head[4:] != b"IEND":
-            length = int.from_bytes(head[:4], "big")
-            if head[4:] == b"eXIf":
-                exif = Image.Exif()
-                exif.load(b"Exif\x00\x00" + stream.read(length))
-                return int(exif.get(_ORIENTATION, 1))
-            stream.seek(length + 4, 1)
-    return 1
-
-
 @contextmanager
 def decoding(name: str, max_pixels: int = MAX_PIXELS) -> Iterator[None]:
     """Turn whatever a decoder raises into one sentence about ``name``."""
@@ -387,7 +384,7 @@ def to_rgb(image: Image.Image) -> Image.Image:
         >>> to_rgb(Image.new("LA", (2, 1), (0, 0))).getpixel((0, 0))  # transparent black on white
         (255, 255, 255)
     """
-    if image.getexif().get(_ORIENTATION, 1) != 1:  # without it exif_transpose makes a copy, of a large picture too
+    if image.getexif().get(ORIENTATION, 1) != 1:  # without it exif_transpose makes a copy, of a large picture too
         image = ImageOps.exif_transpose(image)
     if image.mode.startswith(("I", "F")):  # 16 or 32 bits a pixel: Pillow would cut off, not scale
         values = np.asarray(image)

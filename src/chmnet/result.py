@@ -167,7 +167,7 @@ class MatchResult:
 
     def locate(self, points: ArrayLike) -> np.ndarray:
         """As :meth:`transfer`, but only the points of the target: half the work."""
-        return self.target.to_picture(self._read(self._positions, check_points(points)))
+        return self.target.to_picture(self._read(self._positions, check_points(points)), inside=True)
 
     def evidence_at(self, points: ArrayLike) -> tuple[Float64[np.ndarray, "n 3"], Float64[np.ndarray, " n"]]:
         """What speaks against the match of each point, and how far its place in the target can be trusted.
@@ -188,27 +188,28 @@ class MatchResult:
 
     def _read(self, values: Float[Tensor, "1 h w k"], points: np.ndarray) -> np.ndarray:
         """Read a map of the source grid at points in pixels."""
-        return (
-            sample_grid(values, self._normalised(self.source, points, values), self.config)[0]
-            .cpu()
-            .double()
-            .numpy()
-        )
+        read = sample_grid(values, self._normalised(self.source, points, values), self.config)
+        return read[0].cpu().double().numpy()
 
     @staticmethod
     def _normalised(view: View, points: ArrayLike, like: Tensor) -> Float[Tensor, "1 n 2"]:
-        return torch.from_numpy(view.from_picture(check_points(points))).to(like)[None]
+        return torch.from_numpy(view.from_picture(check_points(points), inside=True)).to(like)[None]
 
     def matches(self, top: int = 300) -> Matches:
         """The most confident matches of the grid, the best first."""
         if top < 1:
             raise InputError(f"the number of matches must be at least 1, got {top}")
-        positions, confidence = (values.cpu().double() for values in self.forward)
-        best = confidence.flatten().argsort(descending=True, stable=True)[:top]
-        grid = grid_points((positions.shape[0], positions.shape[1]), like=self.forward.positions).cpu().double()
-        source = self.source.to_picture(grid.flatten(0, 1)[best])
-        target = self.target.to_picture(positions.flatten(0, 1)[best])
-        return Matches(source.numpy(), target.numpy(), confidence.flatten()[best].numpy())
+        positions, confidence = (values.cpu().double().flatten(0, 1) for values in self.forward)
+        size = (self.scores.shape[2], self.scores.shape[3])
+        grid = grid_points(size, like=self.forward.positions).cpu().double().flatten(0, 1)
+        source = self.source.to_picture(grid)
+        seen = (source - self.source.to_picture(grid, inside=True)).abs().amax(
+            1
+        ) < 1e-6  # not beside a turned area
+        order = confidence.argsort(descending=True, stable=True)
+        best = order[seen[order]][:top]
+        target = self.target.to_picture(positions[best], inside=True)
+        return Matches(source[best].numpy(), target.numpy(), confidence[best].numpy())
 
     def flow(self, size: Size | None = None, direction: str = "forward") -> Float32[np.ndarray, "h w 2"]:
         """Displacement (x, y) of every point of one picture to its match in the other, in pixels.
@@ -238,7 +239,7 @@ class MatchResult:
         size = check_size(start.picture.size if size is None else size)
         output = np.empty((*size, 2), dtype=np.float32)
         for rows, moved, centres in dense_strips(positions.float().cpu(), size, start):
-            there = end.to_picture(moved.clamp(-1, 1))
+            there = end.to_picture(moved.clamp(-1, 1), inside=True)
             output[rows] = (there - normalised_to_pixels(centres, start.picture.size)).numpy()
         return output
 

@@ -3,6 +3,7 @@
 import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import scipy.sparse.linalg
 import torch
 import torch.nn.functional as F
 from einops import rearrange
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int64
 from PIL import Image
 from torch import Tensor
 
@@ -60,8 +61,9 @@ def dense_strips(
         Which rows; the values there; the normalised points at which they were read.
     """
     height, width = size
-    if view is not None:  # the map as it would be of an upright view
-        values = torch.rot90(values, -view.turn // 90, (1, 2))
+    askew = view is not None and view.turn % 90 != 0
+    if view is not None and not askew:  # the map as it would be of an upright view
+        values = torch.rot90(values, -int(view.turn) // 90, (1, 2))
         values = values.flip(2) if view.mirrored else values
     columns = cell_centres((1, width), like=values)[0, :, 0]
     across = _cubic_weights(_within(columns, view, 0), values.shape[2])
@@ -69,10 +71,14 @@ def dense_strips(
     for first in range(0, height, step):
         part = slice(first, min(first + step, height))
         rows = cell_centres((height, 1), like=values)[part, 0, 1]
-        down = _cubic_weights(_within(rows, view, 1), values.shape[1])
-        read = torch.einsum("yh,hwk,xw->yxk", down, values[0], across)
-        y, x = torch.meshgrid(rows, columns, indexing="ij")
-        yield part, read, torch.stack([x, y], dim=-1)
+        frame = torch.stack(torch.meshgrid(columns, rows, indexing="xy"), dim=-1)
+        if view is not None and askew:
+            points = view.from_picture(normalised_to_pixels(frame, view.picture.size), inside=True)
+            read = _read_cubic(values[0], points)
+        else:
+            down = _cubic_weights(_within(rows, view, 1), values.shape[1])
+            read = torch.einsum("yh,hwk,xw->yxk", down, values[0], across)
+        yield part, read, frame
 
 
 def _within(points: Float[Tensor, " n"], view: View | None, axis: int) -> Float[Tensor, " n"]:
@@ -88,6 +94,17 @@ def _cubic_weights(points: Float[Tensor, " n"], length: int) -> Float[Tensor, "n
     weights = points.new_zeros(len(points), length + 2)  # one more on both sides
     if length == 1:
         return points.new_ones(len(points), 1)
+    cell, taps = _cubic_taps(points, length)
+    weights.scatter_(1, cell[:, None] + torch.arange(4, device=points.device), taps)
+    inner = weights[:, 1:-1].clone()
+    for edge, beyond, next_one in ((0, 0, 1), (-1, -1, -2)):  # the line continues straight: 2 · edge − next
+        inner[:, edge] += 2 * weights[:, beyond]
+        inner[:, next_one] -= weights[:, beyond]
+    return inner
+
+
+def _cubic_taps(points: Float[Tensor, " n"], length: int) -> tuple[Int64[Tensor, " n"], Float[Tensor, "n 4"]]:
+    """The first of four neighbours of each point, on a line with one more on both sides, and what each counts."""
     place = (points + 1) / 2 * (length - 1)
     cell = place.floor().clamp(0, length - 2)
     t = (place - cell)[:, None]
@@ -100,12 +117,26 @@ def _cubic_weights(points: Float[Tensor, " n"], length: int) -> Float[Tensor, "n
         ],
         dim=1,
     )
-    weights.scatter_(1, cell.long()[:, None] + torch.arange(4, device=points.device), taps)
-    inner = weights[:, 1:-1].clone()
-    for edge, beyond, next_one in ((0, 0, 1), (-1, -1, -2)):  # the line continues straight: 2 · edge − next
-        inner[:, edge] += 2 * weights[:, beyond]
-        inner[:, next_one] -= weights[:, beyond]
-    return inner
+    return cell.long(), taps
+
+
+def _read_cubic(values: Float[Tensor, "h w k"], points: Float[Tensor, "y x 2"]) -> Float[Tensor, "y x k"]:
+    """Read a map at any normalised points; the same interpolation as along rows and columns."""
+    for axis in (0, 1):  # one more on both sides: the line continues straight
+        if values.shape[axis] == 1:
+            values = torch.cat([values, values], axis)
+        before, after = (
+            2 * line[0] - line[1] for line in (values.movedim(axis, 0), values.movedim(axis, 0).flip(0))
+        )
+        values = torch.cat([before.unsqueeze(axis), values, after.unsqueeze(axis)], axis)
+    height, width, _ = values.shape
+    x, y = points.clamp(-1, 1).flatten(0, 1).unbind(-1)
+    (column, across), (row, down) = _cubic_taps(x, width - 2), _cubic_taps(y, height - 2)
+    read = points.new_zeros(len(x), values.shape[2])
+    for i, j in product(range(4), range(4)):
+        weight = (down[:, i] * across[:, j])[:, None]
+        read += weight * values.flatten(0, 1)[(row + i) * width + column + j]
+    return read.view(*points.shape[:2], -1)
 
 
 def smooth_positions(
@@ -289,9 +320,9 @@ def draw_warped(
         drawn = F.grid_sample(image, at[None], mode="bilinear", padding_mode="border", align_corners=False)[0]
         beyond = (at.abs().amax(-1) > 1)[None]
         if view is not None and view.area is not None:
-            beyond = beyond | (
-                view.from_picture(normalised_to_pixels(frame, view.picture.size)).abs().amax(-1) > 1
-            )
+            upright = View(view.picture, view.area)
+            places = upright.from_picture(normalised_to_pixels(frame, view.picture.size))
+            beyond = beyond | (places.abs().amax(-1) > 1)
         drawn = torch.where(beyond, 255.0, drawn).round().clamp(0, 255)
         output[rows] = rearrange(drawn, "c h w -> h w c").byte().numpy()
     return Image.fromarray(output)
