@@ -1,6 +1,7 @@
 """The command line as a person uses it: real processes where exit codes and streams matter."""
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from chmnet import __version__
-from chmnet.cli.io import parse_points
+from chmnet.cli.io import check_box, parse_box, parse_points
 from chmnet.cli.main import app, main
 from chmnet.errors import ChmnetError, InputError
 from chmnet.weights import load_model
@@ -136,6 +137,42 @@ def test_unknown_option_and_command_exit_with_2() -> None:
 def test_parse_points_refuses(text: str) -> None:
     with pytest.raises(InputError, match="x,y"):
         parse_points(text)
+
+
+def test_parse_box() -> None:
+    assert parse_box("", "--source-box") is None
+    assert parse_box(" 1, 2,3.5 ,4", "--source-box") == (1, 2, 3.5, 4)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("1,2,3", "left,top,right,bottom"),
+        ("1,2,3,4,5", "left,top,right,bottom"),
+        ("a,b,c,d", "left,top,right,bottom"),
+        ("1 2 3 4", "left,top,right,bottom"),
+        (",,,", "left,top,right,bottom"),
+        (" ", "left,top,right,bottom"),
+        ("5,2,5,4", "left before its right"),
+        ("1,4,3,4", "top above its bottom"),
+        ("9,2,5,4", "left before its right"),
+        ("nan,0,3,4", "left before its right"),
+        ("0,0,inf,4", "left before its right"),
+    ],
+)
+def test_parse_box_refuses(text: str, words: str) -> None:
+    with pytest.raises(InputError, match=f"^--target-box must.*{words}"):
+        parse_box(text, "--target-box")
+
+
+@pytest.mark.parametrize(
+    "box", [(-1, 0, 5, 5), (0, -0.5, 5, 5), (0, 0, 61, 5), (0, 0, 5, 40.5), (-math.inf, 0, 5, 5)]
+)
+def test_boxes_beyond_the_picture_are_refused(box: tuple[float, float, float, float]) -> None:
+    check_box(None, Path("a.png"), 60, 40)
+    check_box((0, 0, 60, 40), Path("a.png"), 60, 40)
+    with pytest.raises(InputError, match=r"does not lie within a\.png, which has 60×40 pixels"):
+        check_box(box, Path("a.png"), 60, 40)
 
 
 def test_models_as_json(tmp_path: Path) -> None:

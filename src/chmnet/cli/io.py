@@ -1,10 +1,12 @@
 """What commands share: options, points, outputs that are written whole or not at all, and progress."""
 
 import json
+import math
 import struct
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 Rows = list[tuple[float, float]]
+Box = tuple[float, float, float, float]
 
 # ---------------------------------------------------------------- options and help
 
@@ -62,6 +65,31 @@ DataOptions = Annotated[
     list[str] | None,
     option("KEY=VALUE", "Option of the data set, such as maximum_pairs=200; repeatable.", "--option"),
 ]
+
+
+class Poses(str, Enum):
+    """In which poses the target is looked at."""
+
+    upright = "upright"
+    mirror = "mirror"
+    any = "any"
+
+
+class Place(str, Enum):
+    """Which part of the pictures is matched."""
+
+    whole = "whole"
+    found = "found"
+
+
+PoseSearch = Annotated[
+    Poses, option("NAME", "The target as it is (upright), mirrored too (mirror), or also turned (any).")
+]
+PlaceSearch = Annotated[
+    Place, option("NAME", "Match the whole pictures (whole), or the thing found in each of them (found).")
+]
+SourceBox = Annotated[str, option("BOX", 'The thing in the source, in pixels: "left,top,right,bottom".')]
+TargetBox = Annotated[str, option("BOX", 'The thing in the target, in pixels: "left,top,right,bottom".')]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that exist.")]
 
 
@@ -108,7 +136,7 @@ def parse_whole_numbers(text: str, what: str, example: str) -> tuple[int, ...]:
     return numbers
 
 
-# ---------------------------------------------------------------- points
+# ---------------------------------------------------------------- points and boxes
 
 
 def parse_points(text: str) -> Rows:
@@ -183,6 +211,42 @@ def check_inside(points: Rows, path: Path, width: int, height: int) -> None:
     for x, y in points:
         if not (0 <= x <= width and 0 <= y <= height):
             raise InputError(f"the point {x:g},{y:g} lies outside {path}, which has {width}×{height} pixels")
+
+
+def parse_box(text: str, name: str) -> Box | None:
+    """A box written as "left,top,right,bottom"; ``None`` where nothing is written.
+
+    Args:
+        text: as a person wrote it.
+        name: of the option, for messages.
+
+    Raises:
+        InputError: it is something else, or has no area.
+
+    Example:
+        >>> parse_box("10, 20, 30.5, 40", "--source-box")
+        (10.0, 20.0, 30.5, 40.0)
+    """
+    if not text:
+        return None
+    try:
+        left, top, right, bottom = (float(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f'{name} must be "left,top,right,bottom" in pixels, got {text!r}') from None
+    if not (left < right < math.inf and top < bottom < math.inf):  # NaN is not less
+        raise InputError(f"{name} must have its left before its right and its top above its bottom, got {text!r}")
+    return left, top, right, bottom
+
+
+def check_box(box: Box | None, path: Path, width: int, height: int) -> None:
+    """Refuse a box that does not lie in the picture.
+
+    Raises:
+        InputError: one sentence.
+    """
+    if box is not None and not (min(box[:2]) >= 0 and box[2] <= width and box[3] <= height):
+        sides = ",".join(f"{side:g}" for side in box)
+        raise InputError(f"the box {sides} does not lie within {path}, which has {width}×{height} pixels")
 
 
 # ---------------------------------------------------------------- outputs
@@ -294,7 +358,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 # ---------------------------------------------------------------- progress
 
 
-def _progress(unit: str, details: str) -> "Progress":
+def progress_bar(unit: str, details: str) -> "Progress":
     """A bar on standard error, with details beside it; only on a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -306,7 +370,7 @@ def _progress(unit: str, details: str) -> "Progress":
 
 def track(items: Sequence[Item], unit: str) -> Iterator[Item]:
     """Go through items under a bar with their rate and the time left; it shows up after one second."""
-    progress = _progress(unit, "{task.fields[rate]}")
+    progress = progress_bar(unit, "{task.fields[rate]}")
     if progress.disable:
         yield from items
         return
@@ -318,33 +382,3 @@ def track(items: Sequence[Item], unit: str) -> Iterator[Item]:
             speed = progress.tasks[0].speed
             rate = f"{speed:.1f}/s" if speed else ""
             progress.update(task, advance=1, rate=rate, visible=time.monotonic() - started > 1)
-
-
-class TrainingProgress:
-    """Called with every record of a run; use it as a context manager."""
-
-    def __init__(self) -> None:
-        self.is_main = False
-        """Whether this process is the one that speaks."""
-        self._bar = _progress("steps", "loss {task.fields[loss]}")
-        self._task = self._bar.add_task("", total=None, loss="")
-
-    def __enter__(self) -> "TrainingProgress":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._bar.stop()
-
-    def __call__(self, record: dict[str, Any]) -> None:
-        """Show one record."""
-        if record["kind"] == "start":
-            self.is_main = True
-            self._bar.update(self._task, total=record["steps"], completed=record["step"])
-            self._bar.start()
-        elif record["kind"] == "step":
-            self._bar.update(self._task, completed=record["step"], loss=f"{record['loss']:.4f}")
-        elif record["kind"] == "validation":
-            figures = "  ".join(f"PCK@{alpha} {value:5.1f}" for alpha, value in record["pck"].items())
-            loss = f"{record['loss']:.4f}" if record["loss"] is not None else "not finite"
-            text = f"step {record['step']:6d}  validation loss {loss}  {figures}  ({record['pairs']} pairs)"
-            self._bar.console.print(text, highlight=False)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chmnet.cli.changes import parse_changes
-from chmnet.cli.io import Device, TrainingProgress, argument, option
+from chmnet.cli.io import Device, argument, option, progress_bar
 from chmnet.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
@@ -96,3 +96,33 @@ def _resumed(
 
 CHANGEABLE = ("epochs", "patience", "validate_every", "log_every", "checkpoint_minutes", "cache_megabytes")
 """What may differ when a run is resumed."""
+
+
+class TrainingProgress:
+    """Called with every record of a run; use it as a context manager."""
+
+    def __init__(self) -> None:
+        self.is_main = False
+        """Whether this process is the one that speaks."""
+        self._bar = progress_bar("steps", "loss {task.fields[loss]}")
+        self._task = self._bar.add_task("", total=None, loss="")
+
+    def __enter__(self) -> "TrainingProgress":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._bar.stop()
+
+    def __call__(self, record: dict[str, Any]) -> None:
+        """Show one record."""
+        if record["kind"] == "start":
+            self.is_main = True
+            self._bar.update(self._task, total=record["steps"], completed=record["step"])
+            self._bar.start()
+        elif record["kind"] == "step":
+            self._bar.update(self._task, completed=record["step"], loss=f"{record['loss']:.4f}")
+        elif record["kind"] == "validation":
+            figures = "  ".join(f"PCK@{alpha} {value:5.1f}" for alpha, value in record["pck"].items())
+            loss = f"{record['loss']:.4f}" if record["loss"] is not None else "not finite"
+            text = f"step {record['step']:6d}  validation loss {loss}  {figures}  ({record['pairs']} pairs)"
+            self._bar.console.print(text, highlight=False)
