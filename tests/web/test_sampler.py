@@ -12,8 +12,11 @@ import torch
 
 import chmnet
 from chmnet.config import TransferConfig
+from chmnet.features import describe_view
 from chmnet.geometry import Size, normalised_to_pixels, pixels_to_normalised
 from chmnet.ops.transfer import sampler_weights
+from chmnet.pictures import Picture, View
+from chmnet.result import MatchResult
 from chmnet.web.app import STATIC
 from chmnet.web.container import LIKELIHOOD_STEP, pack, pack_result
 
@@ -34,6 +37,7 @@ console.log(JSON.stringify(cases.map((points, number) => {
     transfer: points.map(([x, y]) => pair.transfer(x, y)),
     heat: points.map(([x, y]) => Array.from(pair.heat(x, y))),
     matches: pair.matches(50),
+    transform: pair.targetView.transform(),
   };
 })));
 """
@@ -87,8 +91,8 @@ def test_points_are_moved_as_by_the_library(tmp_path: Path) -> None:
     answers = []
     for grid, config, blocks in cases:
         header = {
-            "source_size": SIZE,
-            "target_size": TARGET_SIZE,
+            "source_view": describe_view(View(Picture(None, SIZE))),
+            "target_view": describe_view(View(Picture(None, TARGET_SIZE))),
             "source_grid": grid,
             "target_grid": (2, 3),
             "transfer": config.to_dict(),
@@ -109,6 +113,29 @@ def test_points_are_moved_as_by_the_library(tmp_path: Path) -> None:
         likely = np.where(coded > 0, np.exp(LIKELIHOOD_STEP * (coded - 255)), 0)
         heat = weights @ (likely / likely.sum(1, keepdims=True))
         np.testing.assert_allclose(found["heat"], heat, atol=1e-9, err_msg=where)
+
+
+@pytest.mark.parametrize("source_turn", [0, 90, 33.3])
+@pytest.mark.parametrize("target_turn", [0, 90, 180, 270, 45, 200.7])
+def test_views_are_mapped_as_by_the_library(source_turn: float, target_turn: float, tmp_path: Path) -> None:
+    """Areas, mirrored and turned by any angle: points are in pixels of the whole pictures."""
+    results, points = [], points_of(SIZE)
+    for number, (source_area, target_area) in enumerate(((None, (5, 10, 45, 81)), ((30, 20, 170, 150), None))):
+        source = View(Picture(None, SIZE), source_area, number == 1, source_turn)
+        target = View(Picture(None, TARGET_SIZE), target_area, number == 0, target_turn)
+        scores = torch.rand(1, 1, 7, 5, 6, 4, generator=torch.Generator().manual_seed(number))
+        results.append(MatchResult(scores, source, target, TransferConfig(temperature=0.02)))
+    for result, found in zip(results, run_page(list(map(pack_result, results)), points, tmp_path), strict=True):
+        expected, best = result.transfer(points), result.matches(50)
+        moved = [(each["x"], each["y"]) for each in found["transfer"]]
+        np.testing.assert_allclose(moved, expected.target, atol=1e-4)
+        np.testing.assert_allclose(
+            [each["confidence"] for each in found["transfer"]], expected.confidence, atol=1e-6
+        )
+        for name in ("source", "target", "confidence"):
+            np.testing.assert_allclose([each[name] for each in found["matches"]], getattr(best, name), atol=1e-4)
+        corners, map_ = np.array([[-1.0, -1.0], [1, -1], [0.3, 0.6]]), np.array(found["transform"]).reshape(3, 2)
+        np.testing.assert_allclose(corners @ map_[:2] + map_[2], result.target.to_picture(corners), atol=1e-9)
 
 
 @pytest.mark.parametrize("model", ["chmnet-lite", "hough-prior", "nearest-neighbour"])

@@ -16,6 +16,7 @@ from PIL import Image
 from torch import Tensor
 
 from chmnet.config import TransferConfig
+from chmnet.features import describe_view
 from chmnet.formats import DenseFlow, save_npz
 from chmnet.geometry import Size
 from chmnet.ops.transfer import match_probabilities
@@ -54,6 +55,8 @@ def pack_result(result: MatchResult, **facts: Any) -> bytes:
     header = {
         "source_size": result.source_size,
         "target_size": result.target_size,
+        "source_view": describe_view(result.source),
+        "target_view": describe_view(result.target),
         "source_grid": tuple(result.scores.shape[2:4]),
         "target_grid": tuple(result.scores.shape[4:6]),
         "transfer": result.config.to_dict(),

@@ -14,8 +14,8 @@ export class Pair {
       model: header.model,
       milliseconds: header.milliseconds,
       transferConfig: header.transfer,
-      sourceSize: header.source_size,
-      targetSize: header.target_size,
+      sourceView: new View(header.source_view),
+      targetView: new View(header.target_view),
       sourceGrid: header.source_grid,
       targetGrid: header.target_grid,
     });
@@ -33,8 +33,7 @@ export class Pair {
   weights(x, y) {
     const [height, width] = this.sourceGrid;
     const { sampler, sampler_threshold: threshold, scale_with_grid: scaled } = this.transferConfig;
-    const px = clamp(x / (this.sourceSize[1] / 2) - 1, -100, 100);
-    const py = clamp(y / (this.sourceSize[0] / 2) - 1, -100, 100);
+    const [px, py] = this.sourceView.fromPicture(x, y).map((value) => clamp(value, -100, 100));
     if (sampler === "soft") {
       const kx = scaled ? (width - 1) / (REFERENCE_GRID - 1) : 1;
       const ky = scaled ? (height - 1) / (REFERENCE_GRID - 1) : 1;
@@ -63,11 +62,8 @@ export class Pair {
       ty += weights[number] * this.positions[2 * cell + 1];
       confidence += weights[number] * this.confidence[cell];
     });
-    return {
-      x: (tx + 1) * (this.targetSize[1] / 2),
-      y: (ty + 1) * (this.targetSize[0] / 2),
-      confidence: clamp(confidence, 0, 1),
-    };
+    const [foundX, foundY] = this.targetView.toPicture(tx, ty);
+    return { x: foundX, y: foundY, confidence: clamp(confidence, 0, 1) };
   }
 
   /** How likely each cell of the target is the match of a point of the source; the sum is 1, as MatchResult.heat. */
@@ -88,18 +84,64 @@ export class Pair {
   /** The most confident matches of the grid, the best first; as MatchResult.matches. */
   matches(top) {
     const [, width] = this.sourceGrid;
-    const order = Array.from(this.confidence.keys()).sort((a, b) => this.confidence[b] - this.confidence[a] || a - b);
+    const place = (cell) => [this.xAxis[cell % width], this.yAxis[Math.floor(cell / width)]];
+    const order = Array.from(this.confidence.keys()).filter((cell) => this.sourceView.shows(...place(cell)));
+    order.sort((a, b) => this.confidence[b] - this.confidence[a] || a - b);
     return order.slice(0, top).map((cell) => ({
-      source: [
-        (this.xAxis[cell % width] + 1) * (this.sourceSize[1] / 2),
-        (this.yAxis[Math.floor(cell / width)] + 1) * (this.sourceSize[0] / 2),
-      ],
-      target: [
-        (this.positions[2 * cell] + 1) * (this.targetSize[1] / 2),
-        (this.positions[2 * cell + 1] + 1) * (this.targetSize[0] / 2),
-      ],
+      source: this.sourceView.toPicture(...place(cell)),
+      target: this.targetView.toPicture(this.positions[2 * cell], this.positions[2 * cell + 1]),
       confidence: this.confidence[cell],
     }));
+  }
+}
+
+/**
+ * What the network saw of a picture: an area, perhaps mirrored, perhaps turned counter-clockwise; chmnet's View.
+ * Points of the view are −1 … 1 from edge to edge of its frame, points of the picture are in its pixels.
+ */
+export class View {
+  constructor({ size: [height, width], area, mirrored, turn }) {
+    const [left, top, right, bottom] = area ?? [0, 0, width, height];
+    Object.assign(this, { area: [left, top, right, bottom], mirrored, turn, askew: turn % 90 !== 0 });
+    const [areaWidth, areaHeight] = [right - left, bottom - top];
+    const quarter = [[1, 0], [0, 1], [-1, 0], [0, -1]][turn / 90]; // exact, as in Python
+    const [cosine, sine] = quarter ?? [Math.cos((turn * Math.PI) / 180), Math.sin((turn * Math.PI) / 180)];
+    const across = Math.ceil(areaWidth * Math.abs(cosine) + areaHeight * Math.abs(sine) - 1e-6);
+    const down = Math.ceil(areaHeight * Math.abs(cosine) + areaWidth * Math.abs(sine) - 1e-6);
+    this.size = [down, across];
+    // From the frame to the area, both normalised: x = a x' + b y', y = c x' + d y'.
+    this.matrix = [cosine * across / areaWidth, -sine * down / areaWidth, sine * across / areaHeight, cosine * down / areaHeight];
+  }
+
+  /** From the frame to pixels of the picture; what lies beside a turned area becomes the nearest place of it. */
+  toPicture(x, y) {
+    const [left, top, right, bottom] = this.area;
+    const [u, v] = this.toArea(x, y).map((value) => (this.askew ? clamp(value, -1, 1) : value));
+    return [left + ((this.mirrored ? -u : u) + 1) * ((right - left) / 2), top + (v + 1) * ((bottom - top) / 2)];
+  }
+
+  /** From pixels of the picture to the frame. */
+  fromPicture(x, y) {
+    const [left, top, right, bottom] = this.area, [a, b, c, d] = this.matrix, determinant = a * d - b * c;
+    const place = [(x - left) / ((right - left) / 2) - 1, (y - top) / ((bottom - top) / 2) - 1];
+    const [u, v] = place.map((value) => (this.askew ? clamp(value, -1, 1) : value));
+    const across = this.mirrored ? -u : u;
+    return [(d * across - b * v) / determinant, (a * v - c * across) / determinant];
+  }
+
+  /** Whether a place of the frame lies in the area, not in a corner beside it. */
+  shows(x, y) { return !this.askew || this.toArea(x, y).every((value) => Math.abs(value) < 1 + 1e-9); }
+
+  toArea(x, y) {
+    const [a, b, c, d] = this.matrix;
+    return [a * x + b * y, c * x + d * y];
+  }
+
+  /** The affine map from the frame (−1 … 1) to pixels of the picture, as a canvas takes it. */
+  transform() {
+    const [left, top, right, bottom] = this.area, [a, b, c, d] = this.matrix;
+    const halfWidth = ((this.mirrored ? -1 : 1) * (right - left)) / 2, halfHeight = (bottom - top) / 2;
+    return [a * halfWidth, c * halfHeight, b * halfWidth, d * halfHeight, (left + right) / 2, (top + bottom) / 2];
   }
 }
 

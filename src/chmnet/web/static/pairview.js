@@ -264,7 +264,7 @@ export class PairView {
   }
 
   drawTarget(pen, stage) {
-    if (this.probe && this.pair && this.heat && this.showHeat) drawHeat(pen, stage, this.heat, this.pair.targetGrid);
+    if (this.probe && this.pair && this.heat && this.showHeat) drawHeat(pen, stage, this.heat, this.pair.targetGrid, this.pair.targetView);
     this.drawExtra(pen, stage, "target");
     this.points.forEach((point, index) => drawPin(pen, ...stage.toCanvas(point.target.x, point.target.y), index, { chosen: point.corrected }));
     if (this.probe && this.pair && this.found) drawProbe(pen, ...stage.toCanvas(this.found.x, this.found.y), this.found.confidence);

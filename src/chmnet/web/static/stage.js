@@ -133,7 +133,7 @@ export function drawProbe(pen, x, y, confidence = 1) {
 const heatCanvas = document.createElement("canvas");
 
 /** Probabilities as a glow, from the most likely place down to a thousandth of it: the picture is paler elsewhere. */
-export function drawHeat(pen, stage, map, [rows, columns]) {
+export function drawHeat(pen, stage, map, [rows, columns], view) {
   heatCanvas.width = columns;
   heatCanvas.height = rows;
   const heatPen = heatCanvas.getContext("2d");
@@ -145,16 +145,19 @@ export function drawHeat(pen, stage, map, [rows, columns]) {
     image.data.set([235, Math.round(200 - 165 * glow), Math.round(50 - 20 * glow), Math.round(225 * Math.sqrt(glow))], 4 * index);
   }
   heatPen.putImageData(image, 0, 0);
-  // Grid points lie on the picture's borders, so their cells reach half a cell beyond them.
-  const width = stage.picture.width * stage.scale, height = stage.picture.height * stage.scale;
-  const cellWidth = columns > 1 ? width / (columns - 1) : width, cellHeight = rows > 1 ? height / (rows - 1) : height;
+  const [left, top, right, bottom] = view.area;
   pen.save();
+  pen.translate(stage.left, stage.top);
+  pen.scale(stage.scale, stage.scale); // pixels of the picture
   pen.beginPath();
-  pen.rect(stage.left, stage.top, width, height);
+  pen.rect(left, top, right - left, bottom - top);
   pen.clip();
   pen.fillStyle = "rgb(255 255 255 / 35%)";
-  pen.fillRect(stage.left, stage.top, width, height);
+  pen.fillRect(left, top, right - left, bottom - top);
   pen.imageSmoothingEnabled = true;
-  pen.drawImage(heatCanvas, stage.left - cellWidth / 2, stage.top - cellHeight / 2, width + cellWidth, height + cellHeight);
+  pen.transform(...view.transform());
+  // Grid points lie on the frame's borders, so their cells reach half a cell beyond them.
+  const width = columns > 1 ? 2 / (columns - 1) : 2, height = rows > 1 ? 2 / (rows - 1) : 2;
+  pen.drawImage(heatCanvas, -1 - width / 2, -1 - height / 2, 2 + width, 2 + height);
   pen.restore();
 }
