@@ -78,6 +78,7 @@ SIZE, TARGET_SIZE = (161, 200), (90, 50)
 def random_blocks(grid: Size) -> dict[str, np.ndarray]:
     chance = np.random.default_rng(0)
     blocks = {
+        "best": chance.uniform(0, 40, (3, 5)).astype(np.float32),
         "positions": chance.uniform(-1, 1, (*grid, 2)).astype(np.float32),
         "confidence": chance.uniform(0, 1, grid).astype(np.float32),
         "likelihood": chance.integers(0, 256, (grid[0] * grid[1], 6), dtype=np.uint8),

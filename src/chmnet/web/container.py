@@ -24,12 +24,14 @@ from chmnet.result import MatchResult
 
 MAGIC = b"CHM1"
 
+MATCHES = 300
+"""Matches that the page can show at once."""
 LIKELIHOOD_STEP = 1 / 16
 """Of a logarithm: 255 steps reach down to a millionth of a per cent of the most likely place."""
 
 
 def pack_result(result: MatchResult, **facts: Any) -> bytes:
-    """Pack positions and confidences exactly (float32), and the correlation coarsely (uint8).
+    """Pack the best matches, positions and confidences (float32), and the correlation coarsely (uint8).
 
     Of the correlation the page needs only what it says about places: the probabilities that
     :meth:`MatchResult.heat` is made of. The row of a source position holds their logarithms below the largest,
@@ -47,7 +49,9 @@ def pack_result(result: MatchResult, **facts: Any) -> bytes:
         >>> header["model"], blocks["likelihood"].shape, int(blocks["likelihood"].max())
         ('example', (900, 900), 255)
     """
+    best = result.matches(MATCHES)
     blocks = {
+        "best": np.column_stack([best.source, best.target, best.confidence]).astype(np.float32),
         "positions": result.forward.positions.float().cpu().numpy(),
         "confidence": result.confidence,
         "likelihood": np.concatenate([_coded(row, result.config) for row in result.scores[0, 0].cpu()]),

@@ -81,17 +81,14 @@ export class Pair {
     return map;
   }
 
-  /** The most confident matches of the grid, the best first; as MatchResult.matches. */
+  /** What MatchResult.matches says, the best first. */
   matches(top) {
-    const [, width] = this.sourceGrid;
-    const place = (cell) => [this.xAxis[cell % width], this.yAxis[Math.floor(cell / width)]];
-    const order = Array.from(this.confidence.keys()).filter((cell) => this.sourceView.shows(...place(cell)));
-    order.sort((a, b) => this.confidence[b] - this.confidence[a] || a - b);
-    return order.slice(0, top).map((cell) => ({
-      source: this.sourceView.toPicture(...place(cell)),
-      target: this.targetView.toPicture(this.positions[2 * cell], this.positions[2 * cell + 1]),
-      confidence: this.confidence[cell],
-    }));
+    const rows = [];
+    for (let start = 0; start < Math.min(5 * top, this.best.length); start += 5) {
+      const [sourceX, sourceY, targetX, targetY, confidence] = this.best.subarray(start, start + 5);
+      rows.push({ source: [sourceX, sourceY], target: [targetX, targetY], confidence });
+    }
+    return rows;
   }
 }
 
@@ -128,9 +125,6 @@ export class View {
     const across = this.mirrored ? -u : u;
     return [(d * across - b * v) / determinant, (a * v - c * across) / determinant];
   }
-
-  /** Whether a place of the frame lies in the area, not in a corner beside it. */
-  shows(x, y) { return !this.askew || this.toArea(x, y).every((value) => Math.abs(value) < 1 + 1e-9); }
 
   toArea(x, y) {
     const [a, b, c, d] = this.matrix;
