@@ -17,6 +17,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "chmnet"
 LAYERS: list[set[str]] = [
     {"errors"},
     {"arrays", "files", "headers", "turning", "upgrade"},
+    {"tables"},
     {"config"},
     {"geometry"},
     {"pictures"},
@@ -34,7 +35,7 @@ LAYERS: list[set[str]] = [
     {"__main__"},
 ]
 # Beside the tower: what each of these may import, and from which part upwards it may be imported.
-BASICS = {"errors", "config", "geometry", "files", "pictures"}
+BASICS = {"errors", "tables", "config", "geometry", "files", "pictures"}
 ASIDE: dict[str, tuple[set[str], str]] = {
     "data": (BASICS, "evaluation"),
     "metrics": (BASICS | {"data"}, "evaluation"),

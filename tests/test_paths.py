@@ -20,6 +20,8 @@ from tests.conftest import REPOSITORY
 from tests.test_imports import LAYERS, PACKAGE, part_of
 
 EXAMPLES = REPOSITORY / "examples"
+HANDED_IN = {("tables", "config")}
+"""What goes up: a table makes the dataclass that it was handed, which then checks itself."""
 PAIR = (EXAMPLES / "donkey.png", EXAMPLES / "zebra.png")
 
 
@@ -74,7 +76,7 @@ def height(module: str) -> int | None:
 
 def check_calls_go_down(trace: Trace) -> None:
     up = []
-    for caller, callee in trace.calls:
+    for caller, callee in trace.calls - HANDED_IN:
         lower, upper = height(callee), height(caller)
         if lower is not None and upper is not None and lower > upper:
             up.append((caller, callee))
@@ -96,7 +98,7 @@ def test_a_pair_enters_at_most_twelve_files(matcher: Matcher) -> None:
     check_calls_go_down(trace)
 
 
-def test_the_whole_command_enters_at_most_twenty_two_files(tmp_path: Path) -> None:
+def test_the_whole_command_enters_at_most_twenty_three_files(tmp_path: Path) -> None:
     def run(out: str) -> None:
         arguments = ["match", str(PAIR[0]), str(PAIR[1]), "-o", str(tmp_path / out)]
         assert CliRunner().invoke(app, arguments).exit_code == 0
@@ -105,7 +107,7 @@ def test_the_whole_command_enters_at_most_twenty_two_files(tmp_path: Path) -> No
     with traced() as trace:
         run("second.png")
     assert (tmp_path / "second.png").is_file()
-    assert len(trace.files) <= 22, sorted(trace.files)
+    assert len(trace.files) <= 23, sorted(trace.files)
     assert {"cli/main", "cli/match", "matcher", "viz/matches"} <= trace.files
     check_calls_go_down(trace)
 

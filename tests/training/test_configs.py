@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from chmnet.config import CalibrationConfig, TomlConfig
+from chmnet.config import CalibrationConfig
 from chmnet.errors import ConfigError, WeightsError
 from chmnet.nn.chmnet import MatchingHead
+from chmnet.tables import TomlConfig
 from chmnet.training.config import TrainingConfig
 from chmnet.training.initialise import build_model
 from chmnet.weights.models import read_model_config

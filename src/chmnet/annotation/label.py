@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chmnet.config import check_range
 from chmnet.data.pairs import AnnotatedImage, Pair, image_names
 from chmnet.errors import InputError
 from chmnet.features import FeatureCache, Features
@@ -26,6 +25,7 @@ from chmnet.nn.chmnet import CHMNet
 from chmnet.ops.correlation import exchange, filter_in_place, resize_correlation
 from chmnet.ops.transfer import cycle_consistency, soft_argmax
 from chmnet.pictures import View
+from chmnet.tables import check_range
 
 GRID: Size = (30, 30)
 """Positions of each object that are matched: the grid on which the members' scores are added up."""

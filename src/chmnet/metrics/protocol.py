@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from chmnet.config import TomlConfig
 from chmnet.errors import ConfigError
+from chmnet.tables import TomlConfig
 
 Space = Literal["resized", "original"]
 Threshold = Literal["img", "bbox", "bbox-kp", "bbox-legacy"]

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from chmnet.config import CalibrationConfig, ModelConfig, TomlConfig, check_range
+from chmnet.config import CalibrationConfig, ModelConfig
 from chmnet.errors import ConfigError
 from chmnet.nn.prior import HoughPrior
+from chmnet.tables import TomlConfig, check_range
 
 ANNOTATED = ("pf-pascal", "pf-willow", "spair-71k", "animal-pose", "coco")
 """Data sets with keypoints; the other sources of pairs are ``list`` and ``synthetic``."""
