@@ -150,6 +150,28 @@ class OutputConfig(TomlConfig):
 
 
 @dataclass(frozen=True)
+class FineConfig(TomlConfig):
+    """A second correlation on the finer grid, from early layers of the backbone; see :mod:`chmnet.nn.fine`."""
+
+    layers: tuple[str, ...] = ()
+    """Early layers, such as ``blocks.4`` of EfficientNet-Lite0 or ``layer2`` of a ResNet (stride 8), brought to
+    the grid of the last vote; several are scaled to length one each and joined. Empty: no fine branch (the
+    paper)."""
+    channels: int = 64
+    """What the 3×3 convolution makes of them."""
+    hidden: int = 0
+    """Width of a block (1×1, depth-wise 5×5, 1×1) that mixes them with the enlarged coarse features and starts as
+    no change at all; 0: none."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.layers) > 64:
+            raise ConfigError(f"layers must be at most 64 names, got {len(self.layers)}")
+        check_range("channels of fine", self.channels, minimum=1, maximum=4096)
+        check_range("hidden of fine", self.hidden, minimum=0, maximum=4096)
+
+
+@dataclass(frozen=True)
 class TransferConfig(TomlConfig):
     """From scores to positions (section 4.3 of the paper)."""
 
@@ -205,6 +227,8 @@ class ModelConfig(TomlConfig):
     correlation: CorrelationConfig = field(default_factory=CorrelationConfig)
     matching: MatchingConfig = field(default_factory=HoughConfig)
     """One of four kinds, each with fields of its own."""
+    fine: FineConfig = field(default_factory=FineConfig)
+    """Off in the paper and the authors' code."""
     output: OutputConfig = field(default_factory=OutputConfig)
     transfer: TransferConfig = field(default_factory=TransferConfig)
     calibration: CalibrationConfig = field(default_factory=CalibrationConfig)
@@ -224,6 +248,11 @@ class ModelConfig(TomlConfig):
             )
         if self.matching.kind == "consensus" and len(self.correlation.scales) > 1:
             raise ConfigError("consensus works on one scale; set correlation.scales = [1.0]")
+        if self.fine.layers and not (isinstance(self.matching, HoughConfig) and self.matching.last_layer):
+            raise ConfigError(
+                "a fine branch adds to the votes of the last Hough layer; "
+                'use matching.kind = "hough" with last_layer = true, or no fine.layers'
+            )
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], where: str = "configuration") -> "ModelConfig":

@@ -80,7 +80,10 @@ class Matcher:
         config = self.model.config
         self.image_size: Size = (config.replace(image_size=image_size) if image_size else config).image_size
         self._process = os.getpid()
-        self.fingerprint = Fingerprint(self.model, f"{self.model.config.backbone} {self.model.head.scales}")
+        facts = f"{config.backbone} {self.model.head.scales}"
+        if config.fine.layers:
+            facts += f" {config.fine} {config.output.upsample}"
+        self.fingerprint = Fingerprint(self.model, facts)
 
     def extract(self, picture: Matchable, branch: str = "source", owner: str = "") -> Features:
         """All that matching needs of a picture, or of a view of one; from the cache, if there is one.

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from chmnet.benchmark import Baseline, BaselineHead
-from chmnet.benchmark.authors import PlainBackbone
+from chmnet.benchmark.plain_backbone import PlainBackbone
 from chmnet.config import BackboneConfig, ModelConfig
 from chmnet.errors import InputError
 from chmnet.nn.backbones import EfficientNetLite0, ResNet

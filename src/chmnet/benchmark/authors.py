@@ -5,8 +5,7 @@ interpolated and copied by itself; votes by the convolution of the paper's appen
 The methods are those of :class:`chmnet.nn.chmnet.CHMNet`, so that the same stopwatch measures both.
 """
 
-import math
-from collections.abc import Iterator
+import copy
 from itertools import product
 
 import torch
@@ -14,10 +13,11 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
+from chmnet.benchmark.plain_backbone import PlainBackbone
 from chmnet.errors import InputError
 from chmnet.geometry import Size
-from chmnet.nn.backbones import STRIDE, Backbone, EfficientNetLite0, ResNet
 from chmnet.nn.chmnet import CHMNet, MatchingHead, Pyramid
+from chmnet.nn.fine import FineBranch
 from chmnet.nn.hough import HoughMatching
 from chmnet.nn.voting import NeighbourhoodConsensus
 from chmnet.ops.correlation import exchange, keep_top_matches
@@ -108,6 +108,31 @@ class AppendixBConsensus(nn.Module):
         return x
 
 
+class PlainFineBranch(nn.Module):
+    """A fine branch, which the authors do not have, step by step in their way."""
+
+    def __init__(self, branch: FineBranch) -> None:
+        super().__init__()
+        self.factor, self.power = branch.factor, branch.power
+        self.lateral, self.refine = _copy(branch.lateral.weight), _copy(branch.refine.weight)
+        self.share, self.vote = _copy(branch.share), plain_vote(branch.vote)
+        self.mix = copy.deepcopy(branch.mix)
+
+    def level(self, coarse: Tensor, packed: Tensor) -> Tensor:
+        """Features of the finer grid from the coarse level and packed early layers, both ``b c h w``."""
+        size = [self.factor * side for side in packed.shape[-2:]]
+        enlarged = F.interpolate(coarse, size, mode="bilinear", align_corners=True)
+        enlarged = F.conv2d(enlarged, self.refine, padding=1, groups=len(self.refine))
+        early = F.conv2d(F.pixel_shuffle(packed, self.factor), self.lateral, padding=1)
+        joined = torch.cat([F.normalize(enlarged, dim=1), self.share * F.normalize(early, dim=1)], 1)
+        return joined if self.mix is None else self.mix(joined)
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """Votes of two fine levels: ``b 1 HS WS HT WT``."""
+        scores: Tensor = self.vote(_cosines(source, target).clamp(min=0).pow(self.power))
+        return scores
+
+
 class BaselineHead(nn.Module):
     """Everything after the backbone, with a copy of a head's weights.
 
@@ -129,6 +154,8 @@ class BaselineHead(nn.Module):
             _copy(parameter) for name, parameter in head.named_parameters() if name.startswith("projections.")
         )
         self.first, self.last = plain_vote(head.first), plain_vote(head.last)
+        self.in_channels = head.in_channels
+        self.fine = None if head.fine is None else PlainFineBranch(head.fine)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Match features ``b c h w``: ``b 1 HS WS HT WT``."""
@@ -136,24 +163,26 @@ class BaselineHead(nn.Module):
 
     def pyramid(self, features: Tensor) -> Pyramid:
         """Resize, then project, one scale after the other."""
+        features, packed = features.tensor_split([self.in_channels], dim=1)
         levels = []
         for number, scale in enumerate(self.scales):
             size = [max(1, round(side * scale)) for side in features.shape[-2:]]
             level = F.interpolate(features, size, mode="bilinear", align_corners=True)
             levels.append(F.conv2d(level, self.projections[number], padding=1) if self.projections else level)
+        if self.fine is not None:
+            nearest = min(range(len(levels)), key=lambda number: abs(self.scales[number] - 1))
+            levels.append(self.fine.level(levels[nearest], packed))
         return Pyramid(levels, (features.shape[2], features.shape[3]))
 
     def correlate(self, source: Pyramid, target: Pyramid) -> Tensor:
         """Every scale pair by itself: normalise both, multiply, interpolate, clamp; then all stacked."""
-        pairs = [
-            self._correlate_pair(s, t, source.size, target.size) for s in source.levels for t in target.levels
-        ]
-        return rearrange(torch.stack(pairs, dim=2), "b c (ss st) ... -> b c ss st ...", ss=len(source.levels))
+        number = len(self.scales)
+        levels = product(source.levels[:number], target.levels[:number])
+        pairs = [self._correlate_pair(s, t, source.size, target.size) for s, t in levels]
+        return rearrange(torch.stack(pairs, dim=2), "b c (ss st) ... -> b c ss st ...", ss=number)
 
     def _correlate_pair(self, source: Tensor, target: Tensor, source_size: Size, target_size: Size) -> Tensor:
-        source, target = F.normalize(source, dim=1), F.normalize(target, dim=1)
-        scores = torch.bmm(source.flatten(2).transpose(1, 2), target.flatten(2))
-        scores = scores.unflatten(2, target.shape[2:]).unflatten(1, source.shape[2:]).unsqueeze(1)
+        scores = _cosines(source, target)
         if self.config.correlation.rectify == "before-resize":
             scores = scores.clamp(min=0)
         if self.config.correlation.keep_top:
@@ -179,6 +208,8 @@ class BaselineHead(nn.Module):
             (factor * height, factor * width) for height, width in (source.size, target.size)
         )
         scores = self.last(_resize(scores, source_size, target_size))
+        if self.fine is not None:
+            scores = scores + self.fine(source.levels[-1], target.levels[-1])
         if self.config.output.activation == "softplus":
             scores = F.softplus(scores)
         return _mutual_filter(scores.clamp(min=0)) if self.config.output.mutual_filter else scores
@@ -239,6 +270,12 @@ def _add_bias(scores: Tensor, bias: Tensor) -> Tensor:
     return scores + bias.view(-1, *[1] * (scores.dim() - 2))
 
 
+def _cosines(source: Tensor, target: Tensor) -> Tensor:
+    source, target = F.normalize(source, dim=1), F.normalize(target, dim=1)
+    scores = torch.bmm(source.flatten(2).transpose(1, 2), target.flatten(2))
+    return scores.unflatten(2, target.shape[2:]).unflatten(1, source.shape[2:]).unsqueeze(1)
+
+
 def _resize(scores: Tensor, source_size: Size, target_size: Size) -> Tensor:
     """4D interpolation as two bilinear ones, each over a contiguous copy."""
     channels, target_height = scores.shape[1], scores.shape[4]
@@ -255,102 +292,3 @@ def _mutual_filter(scores: Tensor) -> Tensor:
     best_source, best_target = (matrix.max(dim=dim, keepdim=True).values for dim in (2, 3))
     best_source, best_target = (torch.where(best == 0, 1e-30, best) for best in (best_source, best_target))
     return (matrix * ((matrix / best_source) * (matrix / best_target))).view(scores.shape)
-
-
-class PlainBackbone:
-    """The same features as a backbone in inference, computed step by step from a copy of its weights.
-
-    Args:
-        backbone: the network whose weights are copied.
-        device: of the copy; ``None``: the backbone's; ``"meta"`` to count without computing.
-
-    Example:
-        >>> backbone, images = ResNet("resnet18").eval(), torch.rand(1, 3, 40, 56)
-        >>> torch.allclose(PlainBackbone(backbone)(images), backbone(images), rtol=1e-4, atol=1e-5)
-        True
-    """
-
-    def __init__(self, backbone: Backbone, device: str | None = None) -> None:
-        self.layers, self.mean, self.deviation = backbone.layers, backbone.mean, backbone.deviation
-        self.weights = {
-            name: tensor.to(device or tensor.device, copy=True, memory_format=torch.contiguous_format)
-            for name, tensor in backbone.state_dict().items()
-        }
-        self.lite = isinstance(backbone, EfficientNetLite0)
-        self.epsilon = 1e-3 if self.lite else 1e-5
-        if isinstance(backbone, ResNet):
-            self.strided_convolution = backbone.stride_on if backbone.bottleneck else "conv1"
-
-    def __call__(self, images: Tensor) -> Tensor:
-        """Features of images ``b 3 h w`` (RGB, 0 … 1) on the stride-16 grid."""
-        grid = [math.ceil(side / STRIDE) for side in images.shape[-2:]]
-        mean, deviation = (images.new_tensor(values).view(3, 1, 1) for values in (self.mean, self.deviation))
-        found: dict[str, Tensor] = {}
-        x = (images - mean) / deviation
-        for name, output in self._lite(x) if self.lite else self._residual(x):
-            if name in self.layers:
-                found[name] = output
-            if len(found) == len(set(self.layers)):
-                break
-        for name, output in found.items():
-            if list(output.shape[-2:]) != grid:
-                found[name] = F.interpolate(output, grid, mode="bilinear", align_corners=True)
-        features = [found[layer] for layer in self.layers]
-        return torch.cat([F.normalize(one, dim=1) for one in features], 1) if len(features) > 1 else features[0]
-
-    def _convolve(self, x: Tensor, convolution: str, norm: str, stride: int = 1) -> Tensor:
-        """Convolution, then batch norm with the statistics of training."""
-        weight = self.weights[f"{convolution}.weight"]
-        kernel, groups = weight.shape[-1], x.shape[1] // weight.shape[1]
-        if self.lite:
-            x = F.pad(x, _same_padding(x, kernel, stride))
-        x = F.conv2d(x, weight, None, stride, 0 if self.lite else kernel // 2, groups=groups)
-        parts = ("running_mean", "running_var", "weight", "bias")
-        mean, variance, scale, shift = (self.weights[f"{norm}.{part}"] for part in parts)
-        return F.batch_norm(x, mean, variance, scale, shift, training=False, eps=self.epsilon)
-
-    def _residual(self, x: Tensor) -> Iterator[tuple[str, Tensor]]:
-        x = F.max_pool2d(F.relu(self._convolve(x, "conv1", "bn1", 2)), 3, 2, 1)
-        for stage in range(1, 5):
-            block = 0
-            while f"layer{stage}.{block}.conv1.weight" in self.weights:
-                x = self._residual_block(x, f"layer{stage}.{block}", 2 if stage > 1 and block == 0 else 1)
-                block += 1
-            yield f"layer{stage}", x
-
-    def _residual_block(self, x: Tensor, name: str, stride: int) -> Tensor:
-        change = x
-        for number in (1, 2, 3):
-            if f"{name}.conv{number}.weight" in self.weights:
-                step = stride if self.strided_convolution == f"conv{number}" else 1
-                change = F.relu(change) if number > 1 else change
-                change = self._convolve(change, f"{name}.conv{number}", f"{name}.bn{number}", step)
-        if f"{name}.downsample.0.weight" in self.weights:
-            x = self._convolve(x, f"{name}.downsample.0", f"{name}.downsample.1", stride)
-        return F.relu(change + x)
-
-    def _lite(self, x: Tensor) -> Iterator[tuple[str, Tensor]]:
-        x = F.relu6(self._convolve(x, "conv_stem", "bn0", 2))
-        strides = [
-            stride if block == 0 else 1
-            for repeats, _, stride, *_ in EfficientNetLite0.plan
-            for block in range(repeats)
-        ]
-        for number, stride in enumerate(strides):
-            name, expanded = f"blocks.{number}", x
-            if f"{name}.expand_conv.weight" in self.weights:
-                expanded = F.relu6(self._convolve(x, f"{name}.expand_conv", f"{name}.bn0"))
-            yield f"{name}.expand", expanded
-            filtered = F.relu6(self._convolve(expanded, f"{name}.depthwise_conv", f"{name}.bn1", stride))
-            output = self._convolve(filtered, f"{name}.project_conv", f"{name}.bn2")
-            x = output + x if stride == 1 and output.shape == x.shape else output
-            yield name, x
-
-
-def _same_padding(x: Tensor, kernel: int, stride: int) -> list[int]:
-    """TensorFlow's "same": what is missing for ``ceil(size / stride)`` outputs, the odd pixel at the end."""
-    padding: list[int] = []
-    for size in (x.shape[3], x.shape[2]):
-        total = max((math.ceil(size / stride) - 1) * stride + kernel - size, 0)
-        padding += [total // 2, total - total // 2]
-    return padding

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from chmnet.benchmark.authors import PlainBackbone
+from chmnet.benchmark.plain_backbone import PlainBackbone
 from chmnet.geometry import Size
 from chmnet.nn.backbones import feature_grid
 from chmnet.nn.chmnet import CHMNet, MatchingHead
@@ -33,6 +33,8 @@ def count_parameters(model: CHMNet) -> dict[str, int]:
     """
     backbones = [model.backbone, *([model.target_backbone] if model.target_backbone is not None else [])]
     votes = [model.head.first, model.head.last]
+    if model.head.fine is not None:
+        votes.append(model.head.fine.vote)
     return {
         "total": _numbers(model),
         "backbone": sum(_numbers(backbone) for backbone in backbones),
@@ -95,12 +97,20 @@ def count_head_multiply_adds(
     )
     projected = 9 * in_channels * channels if config.correlation.reduction else 0
     matches = math.prod(source_grid) * math.prod(target_grid)
-    return {
+    counts = {
         PYRAMID: projected * (sum(source_cells) + sum(target_cells)),
         CORRELATION: channels * sum(source_cells) * sum(target_cells),
         FIRST_VOTE: _vote_multiply_adds(head.first, matches, len(head.scales)),
         LAST_VOTE: _vote_multiply_adds(head.last, matches * config.output.upsample**4, 1),
     }
+    if head.fine is not None:
+        weights = sum(part.weight.numel() for part in head.fine.modules() if isinstance(part, nn.Conv2d))
+        cells = config.output.upsample**2 * (math.prod(source_grid) + math.prod(target_grid))
+        finer = matches * config.output.upsample**4
+        counts[PYRAMID] += weights * cells
+        counts[CORRELATION] += (channels + config.fine.channels) * finer
+        counts[LAST_VOTE] += _vote_multiply_adds(head.fine.vote, finer, 1)
+    return counts
 
 
 def _vote_multiply_adds(layer: nn.Module, matches: int, scales: int) -> int:

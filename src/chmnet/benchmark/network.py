@@ -79,6 +79,8 @@ def measure_training_step(
     points, truth = (2 * torch.rand(batch, KEYPOINTS, 2, device=device) - 1 for _ in range(2))
     with_appendix_b = copy.deepcopy(head)
     with_appendix_b.first, with_appendix_b.last = plain_vote(head.first), plain_vote(head.last)
+    if with_appendix_b.fine is not None:
+        with_appendix_b.fine.vote = plain_vote(with_appendix_b.fine.vote)
 
     def step(candidate: MatchingHead, optimiser: torch.optim.Optimizer) -> None:
         optimiser.zero_grad()

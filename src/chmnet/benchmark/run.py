@@ -79,7 +79,7 @@ def plan(wanted: Plan) -> list[Step]:
     """The steps of a plan; each adds its numbers to a report. The first ones count and describe."""
     device = choose_device(wanted.device)
     model, size, repeats = wanted.model.eval().to(device), wanted.size, wanted.repeats
-    channels, grid = model.backbone.channels, feature_grid(size)
+    channels, grid = model.backbone.out_channels, feature_grid(size)
     networks: dict[str, Network] = {"model": for_inference(model)}
     if set(wanted.parts) != {"convolution"}:
         networks["baseline"] = Baseline(model)

@@ -26,6 +26,9 @@ class Backbone(nn.Module, ABC):
 
     Args:
         layers: names of the layers to join; several are scaled to length one each and concatenated.
+        fine_layers: early layers for a fine branch, joined in the same way on a finer grid and packed into more
+            channels of the stride-16 grid, behind the others.
+        fine_factor: how much finer that grid is.
     """
 
     default_layers: ClassVar[tuple[str, ...]]
@@ -34,15 +37,28 @@ class Backbone(nn.Module, ABC):
     mean: ClassVar[tuple[float, float, float]]
     deviation: ClassVar[tuple[float, float, float]]
 
-    def __init__(self, layers: tuple[str, ...]) -> None:
+    def __init__(self, layers: tuple[str, ...], fine_layers: tuple[str, ...] = (), fine_factor: int = 2) -> None:
         super().__init__()
         self.layers = layers or self.default_layers
+        self.fine_layers, self.fine_factor = fine_layers, fine_factor
         self.frozen = False
         widths = self.layer_channels()
-        for layer in self.layers:
+        for layer in self.used_layers:
             if layer not in widths:
                 raise ConfigError(f"unknown layer {layer!r}; this backbone has {', '.join(widths)}")
         self.channels = sum(widths[layer] for layer in self.layers)
+        """Of the stride-16 features, without what is packed behind them."""
+        self.fine_channels = sum(widths[layer] for layer in fine_layers)
+
+    @property
+    def used_layers(self) -> tuple[str, ...]:
+        """Names of all layers whose output is read."""
+        return (*self.layers, *self.fine_layers)
+
+    @property
+    def out_channels(self) -> int:
+        """Of all that comes out: features, and what is packed behind them."""
+        return self.channels + self.fine_channels * self.fine_factor**2
 
     @abstractmethod
     def layer_channels(self) -> dict[str, int]:
@@ -57,22 +73,23 @@ class Backbone(nn.Module, ABC):
         """Run the network, yielding each named layer's output as it comes."""
 
     def forward(self, images: Float[Tensor, "b 3 h w"]) -> Float[Tensor, "b c hf wf"]:
-        """Features of a batch of images (RGB, 0 … 1) on the stride-16 grid."""
+        """Features of a batch of images (RGB, 0 … 1) on the stride-16 grid, packed fine ones behind them."""
         grid = feature_grid(images.shape)
         if not self.training and images.device.type == "cpu":  # what PyTorch's convolutions compute in
             images = images.contiguous(memory_format=torch.channels_last)
         mean, deviation = (images.new_tensor(v).view(3, 1, 1) for v in (self.mean, self.deviation))
         found: dict[str, Tensor] = {}
         for name, output in self.stages((images - mean) / deviation):
-            if name in self.layers:
+            if name in self.used_layers:
                 found[name] = output
-            if len(found) == len(set(self.layers)):
+            if len(found) == len(set(self.used_layers)):
                 break  # nothing after the last used layer is computed
-        features = [found[layer] for layer in self.layers]
-        if len(features) > 1:
-            features = [normalise(_to_grid(feature, grid)) for feature in features]
-            return torch.cat(features, dim=1)
-        return _to_grid(features[0], grid)
+        features = _join([found[layer] for layer in self.layers], grid)
+        if not self.fine_layers:
+            return features
+        finer = (self.fine_factor * grid[0], self.fine_factor * grid[1])
+        fine = _join([found[layer] for layer in self.fine_layers], finer)
+        return torch.cat([features, F.pixel_unshuffle(fine, self.fine_factor)], dim=1)
 
     def freeze(self) -> None:
         """Let nothing learn: no gradients, and batch statistics that stay as they are, also in training."""
@@ -133,6 +150,13 @@ def _to_grid(features: Tensor, grid: tuple[int, ...]) -> Tensor:
     return F.interpolate(features, grid, mode="bilinear", align_corners=True)
 
 
+def _join(features: list[Tensor], grid: Size) -> Tensor:
+    """Feature maps on one grid; several are scaled to length one each."""
+    if len(features) == 1:
+        return _to_grid(features[0], grid)
+    return torch.cat([normalise(_to_grid(feature, grid)) for feature in features], dim=1)
+
+
 class ResidualBlock(nn.Module):
     """Basic (two 3×3) or bottleneck (1×1, 3×3, 1×1) block with torchvision's parameter names."""
 
@@ -188,13 +212,15 @@ class ResNet(Backbone):
         name: str = "resnet101",
         layers: tuple[str, ...] = (),
         stride_on: str = "conv2",
+        fine_layers: tuple[str, ...] = (),
+        fine_factor: int = 2,
     ) -> None:
         if name not in self.depths or stride_on not in ("conv1", "conv2"):
             raise ConfigError(f"a ResNet is one of {', '.join(self.depths)} with its stride on conv1 or conv2")
         self.bottleneck = name in ("resnet50", "resnet101")
-        super().__init__(layers)
+        super().__init__(layers, fine_layers, fine_factor)
         self.name, self.stride_on = name, stride_on
-        self.depth = max(int(layer.removeprefix("layer")) for layer in self.layers)
+        self.depth = max(int(layer.removeprefix("layer")) for layer in self.used_layers)
         self.conv1 = nn.Conv2d(3, 64, 7, 2, 3, bias=False)
         self.bn1 = nn.BatchNorm2d(64)
         inside = 64
@@ -288,9 +314,11 @@ class EfficientNetLite0(Backbone):
         (1, 3, 1, 6, 192, 320),
     )
 
-    def __init__(self, layers: tuple[str, ...] = ()) -> None:
-        super().__init__(layers)
-        depth = 1 + max(int(layer.split(".")[1]) for layer in self.layers)
+    def __init__(
+        self, layers: tuple[str, ...] = (), fine_layers: tuple[str, ...] = (), fine_factor: int = 2
+    ) -> None:
+        super().__init__(layers, fine_layers, fine_factor)
+        depth = 1 + max(int(layer.split(".")[1]) for layer in self.used_layers)
         self.conv_stem = nn.Conv2d(3, 32, 3, 2, bias=False)
         self.bn0 = _lite_norm(32)
         self.blocks = nn.ModuleList(
@@ -344,8 +372,8 @@ def _pad_same(x: Tensor, convolution: nn.Conv2d) -> Tensor:
     return F.pad(x, padding)
 
 
-def build_backbone(config: BackboneConfig) -> Backbone:
-    """The backbone a configuration names, with random weights."""
+def build_backbone(config: BackboneConfig, fine_layers: tuple[str, ...] = (), fine_factor: int = 2) -> Backbone:
+    """The backbone a configuration names, with random weights; see :class:`Backbone` for the fine layers."""
     if config.name == "efficientnet-lite0":
-        return EfficientNetLite0(config.layers)
-    return ResNet(config.name, config.layers, config.stride_on)
+        return EfficientNetLite0(config.layers, fine_layers, fine_factor)
+    return ResNet(config.name, config.layers, config.stride_on, fine_layers, fine_factor)

@@ -12,6 +12,7 @@ from chmnet.config import ConsensusConfig, HoughConfig, MatchingConfig, ModelCon
 from chmnet.errors import ConfigError, InputError
 from chmnet.geometry import Size
 from chmnet.nn.backbones import build_backbone
+from chmnet.nn.fine import FineBranch
 from chmnet.nn.hough import HoughMatching
 from chmnet.nn.voting import NeighbourhoodConsensus, RegularisedHoughMatching
 from chmnet.ops.correlation import (
@@ -29,7 +30,7 @@ class Pyramid(NamedTuple):
     """Features of a batch of images at several scales."""
 
     levels: list[Tensor]
-    """``b c h_i w_i`` for each scale."""
+    """``b c h_i w_i`` for each scale; with a fine branch its level comes last."""
     size: Size
     """(height, width) of the feature grid itself, to which correlations of all scales are brought."""
 
@@ -43,6 +44,7 @@ class MatchingHead(nn.Module):
         config: the network's configuration.
         in_channels: channels of the features.
         backend: who computes the votes of Hough layers; see :func:`chmnet.ops.conv_nd`.
+        fine_channels: channels of the early layers for a fine branch, packed behind the features.
 
     Example:
         >>> head = MatchingHead(ModelConfig(), in_channels=8)
@@ -50,12 +52,15 @@ class MatchingHead(nn.Module):
         torch.Size([1, 1, 8, 10, 6, 8])
     """
 
-    def __init__(self, config: ModelConfig, in_channels: int, backend: str = "auto") -> None:
+    def __init__(
+        self, config: ModelConfig, in_channels: int, backend: str = "auto", fine_channels: int = 0
+    ) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.in_channels = config, in_channels
         self.scales = config.correlation.scales
         self.over_scales = len(self.scales) > 1
         self.projections = nn.ModuleList()
+        width = in_channels
         if config.correlation.reduction:
             width = in_channels // config.correlation.reduction
             if width < 1:
@@ -65,6 +70,7 @@ class MatchingHead(nn.Module):
                 )
             self.projections.extend(nn.Conv2d(in_channels, width, 3, padding=1, bias=False) for _ in self.scales)
         self.first, self.last = self._build_votes(config.matching, backend)
+        self.fine = FineBranch(config, width, fine_channels, backend) if config.fine.layers else None
 
     def _build_votes(self, matching: MatchingConfig, backend: str) -> tuple[nn.Module, nn.Module]:
         if isinstance(matching, HoughConfig):
@@ -97,10 +103,14 @@ class MatchingHead(nn.Module):
         with torch.autocast(features.device.type, enabled=False):
             if (parameter := next(self.parameters(), None)) is not None:
                 features = features.to(parameter.dtype)
+            features, packed = features.tensor_split([self.in_channels], dim=1)
             size = (features.shape[2], features.shape[3])
             levels = [
                 self.level(features, number, level_size(size, scale)) for number, scale in enumerate(self.scales)
             ]
+            if self.fine is not None:
+                nearest = min(range(len(levels)), key=lambda number: abs(self.scales[number] - 1))
+                levels.append(self.fine.level(levels[nearest], packed))
         return Pyramid(levels, size)
 
     def level(self, features: Float[Tensor, "b c h w"], number: int, size: Size) -> Float[Tensor, "b d H W"]:
@@ -128,7 +138,8 @@ class MatchingHead(nn.Module):
                     self.vote_over_scales(self.correlate(source, target), winners),
                     self.fine_size(source.size),
                     self.fine_size(target.size),
-                )
+                ),
+                self.fine_levels(source, target),
             )
             if filtered and self.config.output.mutual_filter:
                 scores = mutual_nearest_neighbour_filter(scores)
@@ -136,9 +147,12 @@ class MatchingHead(nn.Module):
 
     def correlate(self, source: Pyramid, target: Pyramid) -> Float[Tensor, "b 1 ss st hs ws ht wt"]:
         """Correlation of all scale pairs (equations 6 and 7), without scales one pair."""
+        number = len(self.scales)  # behind them may be the fine branch's level
         rows = [
-            torch.stack([self._correlate_pair(s, t, source.size, target.size) for t in target.levels], dim=2)
-            for s in source.levels
+            torch.stack(
+                [self._correlate_pair(s, t, source.size, target.size) for t in target.levels[:number]], dim=2
+            )
+            for s in source.levels[:number]
         ]
         return torch.stack(rows, dim=2)
 
@@ -190,9 +204,22 @@ class MatchingHead(nn.Module):
             return matching.spatial_window // 2
         return height if isinstance(matching, RegularisedHoughConfig) and matching.last_layer else 0
 
-    def score(self, scores: Float[Tensor, "b c HS WS HT WT"]) -> Float[Tensor, "b 1 HS WS HT WT"]:
-        """The last vote and its activation."""
+    def fine_levels(self, source: Pyramid, target: Pyramid) -> tuple[Tensor, Tensor] | None:
+        """What the fine branch reads of both images, if there is one."""
+        return None if self.fine is None else (source.levels[-1], target.levels[-1])
+
+    def score(
+        self, scores: Float[Tensor, "b c HS WS HT WT"], levels: tuple[Tensor, Tensor] | None = None
+    ) -> Float[Tensor, "b 1 HS WS HT WT"]:
+        """The last vote, that of the fine branch, and the activation.
+
+        Args:
+            scores: on the finer grid, or on some rows of the source's.
+            levels: see :meth:`fine_levels`; of the source the same rows.
+        """
         scores = self.last(scores)
+        if self.fine is not None and levels is not None:
+            scores = scores + self.fine(*levels)
         if self.config.output.activation == "softplus":
             scores = F.softplus(scores)
         # The filter is for scores that are not negative; a vote against is no match at all.
@@ -222,13 +249,14 @@ class CHMNet(nn.Module):
         if isinstance(config, str):
             config = ModelConfig.preset(config)
         self.config = config
-        self.backbone = build_backbone(config.backbone)
+        fine = (config.fine.layers, config.output.upsample)
+        self.backbone = build_backbone(config.backbone, *fine)
         separate = config.backbone.branches == "separate"
-        self.target_backbone = build_backbone(config.backbone) if separate else None
-        self.head = MatchingHead(config, self.backbone.channels, backend)
+        self.target_backbone = build_backbone(config.backbone, *fine) if separate else None
+        self.head = MatchingHead(config, self.backbone.channels, backend, self.backbone.fine_channels)
 
     def features(self, images: Tensor, branch: str = "source") -> Float[Tensor, "b c h w"]:
-        """Features of images ``b 3 h w`` (RGB, 0 … 1), on the stride-16 grid.
+        """Features of images ``b 3 h w`` (RGB, 0 … 1), on the stride-16 grid, those of early layers packed behind.
 
         Args:
             images: any height and width.

@@ -13,9 +13,11 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
+from chmnet.config import HoughConfig
 from chmnet.geometry import Size
 from chmnet.nn.backbones import Backbone, ResidualBlock
 from chmnet.nn.chmnet import CHMNet, MatchingHead, Pyramid
+from chmnet.nn.fine import FineBranch
 from chmnet.nn.hough import HoughMatching, vote
 from chmnet.ops.correlation import (
     CHUNK_BYTES,
@@ -27,6 +29,9 @@ from chmnet.ops.correlation import (
 
 PIECE_COPIES = 6
 """How often a piece of the finer grid is in memory: while it is made, before the vote, inside it, and after."""
+
+FINE_COPIES = 4
+"""How much more often with a fine branch: its correlation, the power of it, and its votes."""
 
 
 def for_inference(model: CHMNet) -> "InferenceNetwork":
@@ -74,7 +79,8 @@ class InferenceHead(MatchingHead):
 
     def __init__(self, head: MatchingHead) -> None:
         nn.Module.__init__(self)
-        self.config, self.scales, self.over_scales = head.config, head.scales, head.over_scales
+        self.config, self.in_channels = head.config, head.in_channels
+        self.scales, self.over_scales = head.scales, head.over_scales
         self.projections = nn.ModuleList()
         for projection, scale in zip(head.projections, head.scales, strict=False):  # or no projections
             assert isinstance(projection, nn.Conv2d)
@@ -83,6 +89,7 @@ class InferenceHead(MatchingHead):
                 moved.weight = nn.Parameter(ready_to_project(moved.weight), requires_grad=False)
             self.projections.append(moved)
         self.first, self.last = _fast_vote(head.first), _fast_vote(head.last)
+        self.fine = None if head.fine is None else _fast_branch(head.fine)
 
     def forward(
         self, source: Float[Tensor, "b c hs ws"], target: Float[Tensor, "b c ht wt"]
@@ -118,31 +125,43 @@ class InferenceHead(MatchingHead):
             coarse = resize_correlation(
                 self.vote_over_scales(self.correlate(source, target), winners), fine_source, target.size
             )
-            scores = self._score_in_pieces(coarse, fine_target, chunk_bytes)
+            levels = self.fine_levels(source, target)
+            scores = self._score_in_pieces(coarse, fine_target, chunk_bytes, levels)
             if filtered and self.config.output.mutual_filter:
                 scores = filter_in_place(scores, chunk_bytes)
         return scores, winners[0] if winners else None
 
     def _score_in_pieces(
-        self, coarse: Float[Tensor, "b c HS WS ht wt"], target_size: Size, chunk_bytes: int
+        self,
+        coarse: Float[Tensor, "b c HS WS ht wt"],
+        target_size: Size,
+        chunk_bytes: int,
+        levels: tuple[Tensor, Tensor] | None,
     ) -> Float[Tensor, "b 1 HS WS HT WT"]:
         """Refine the target grid and vote, a few rows of the source at a time, with what the vote reaches around.
 
         The numbers are those of one piece: a vote sums in the same order wherever the borders of a piece lie.
         """
-        batch, channels, height, width = coarse.shape[:4]
+        batch, _, height, width = coarse.shape[:4]
         reach = self.reach(height)
-        row_bytes = PIECE_COPIES * batch * channels * width * math.prod(target_size) * coarse.element_size()
+        row_bytes = self.piece_copies() * batch * width * math.prod(target_size) * coarse.element_size()
         rows = max(1, chunk_bytes // max(1, row_bytes) - 2 * reach)
         if rows >= height or reach >= height:
-            return self.score(resize_correlation(coarse, (height, width), target_size))
+            return self.score(resize_correlation(coarse, (height, width), target_size), levels)
         output = coarse.new_empty(batch, 1, height, width, *target_size)
         for first in range(0, height, rows):
             last = min(first + rows, height)
             low, high = max(first - reach, 0), min(last + reach, height)
             piece = resize_correlation(coarse[:, :, low:high], (high - low, width), target_size)
-            output[:, :, first:last] = self.score(piece)[:, :, first - low : last - low]
+            fine_rows = None if levels is None else (levels[0][:, :, low:high], levels[1])
+            output[:, :, first:last] = self.score(piece, fine_rows)[:, :, first - low : last - low]
         return output
+
+    def piece_copies(self) -> int:
+        """How often the positions of a piece of the finer grid are in memory while it is voted on."""
+        matching = self.config.matching
+        channels = matching.channels if isinstance(matching, HoughConfig) else 1
+        return PIECE_COPIES * channels + (0 if self.fine is None else FINE_COPIES)
 
 
 class ExpandedVote(nn.Module):
@@ -165,6 +184,15 @@ class ExpandedVote(nn.Module):
 
 def _fast_vote(layer: nn.Module) -> nn.Module:
     return ExpandedVote(layer) if isinstance(layer, HoughMatching | ExpandedVote) else _copied(layer)
+
+
+def _fast_branch(branch: FineBranch) -> FineBranch:
+    """A fine branch with its kernel expanded and its weights in the memory format of its input."""
+    fast = _copied(branch)
+    assert isinstance(fast, FineBranch)
+    fast.lateral, fast.refine = _in_channels_last(branch.lateral), _in_channels_last(branch.refine)
+    fast.vote = _fast_vote(branch.vote)
+    return fast
 
 
 def _copied(module: nn.Module) -> nn.Module:

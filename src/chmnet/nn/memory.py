@@ -6,7 +6,7 @@ from chmnet.config import ConsensusConfig, HoughConfig
 from chmnet.errors import InputError
 from chmnet.geometry import Size
 from chmnet.nn.backbones import feature_grid
-from chmnet.nn.inference import PIECE_COPIES, InferenceHead
+from chmnet.nn.inference import InferenceHead
 from chmnet.ops.correlation import CHUNK_BYTES
 
 BACKBONE_BYTES = 600
@@ -40,7 +40,7 @@ def chunk_bytes(head: InferenceHead, source_size: Size, target_size: Size, memor
     grids = feature_grid(source_size), feature_grid(target_size)
     coarse_cells = math.prod(grids[0]) * math.prod(grids[1])
     fine_cells = coarse_cells * config.output.upsample**4
-    channels = votes = config.matching.channels if isinstance(config.matching, HoughConfig) else 1
+    votes = config.matching.channels if isinstance(config.matching, HoughConfig) else 1
     if isinstance(config.matching, ConsensusConfig):
         votes = 2 * max(config.matching.channels)
     first = VOTE_COPIES * len(config.correlation.scales) ** 2 * votes * coarse_cells * number_bytes
@@ -48,7 +48,7 @@ def chunk_bytes(head: InferenceHead, source_size: Size, target_size: Size, memor
     fixed = OTHER_BYTES + pixels * BACKBONE_BYTES + max(first, results)
     rows = config.output.upsample * grids[0][0]
     piece = min(rows, 1 + 2 * head.reach(rows))
-    least = PIECE_COPIES * channels * fine_cells * number_bytes * piece // rows
+    least = head.piece_copies() * fine_cells * number_bytes * piece // rows
     limit = int(memory_mb * 2**20)
     if fixed + least > limit:
         raise InputError(
