@@ -26,6 +26,7 @@ LAYERS: list[set[str]] = [
     {"weights", "features", "warping"},
     {"result_file"},
     {"result"},
+    {"poses"},
     {"matcher"},
     {"evaluation", "benchmark"},
     {"training", "annotation"},  # training validates with the evaluation

@@ -76,6 +76,8 @@ class Features:
     """Of the model that computed them."""
     branch: str = "source"
     """Which of a model's backbones computed them, where it has two."""
+    facing: float | None = None
+    """Which way the thing faces, −1 left … 1 right, if the model can tell; see :mod:`chmnet.nn.facing`."""
 
     @property
     def nbytes(self) -> int:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import torch
 from numpy.typing import ArrayLike
+from torch import Tensor
 
 from chmnet.errors import InputError
 from chmnet.features import FeatureCache, Features, Fingerprint
@@ -17,7 +18,8 @@ from chmnet.nn.chmnet import CHMNet, Pyramid
 from chmnet.nn.inference import for_inference
 from chmnet.nn.memory import chunk_bytes
 from chmnet.ops.correlation import CHUNK_BYTES
-from chmnet.pictures import Picture, PictureLike, View
+from chmnet.pictures import Box, Picture, PictureLike, View
+from chmnet.poses import check_poses, find_pose
 from chmnet.result import Matches, MatchResult
 from chmnet.weights import DEFAULT_MODEL, load_model
 
@@ -30,6 +32,10 @@ take several times as much; the others go to a temporary file."""
 Matchable = PictureLike | View | Features
 """What can be matched: a picture, a view of one, or features that were extracted before."""
 OnError = Literal["raise", "return"]
+Boxes = tuple[Box | None, Box | None]
+"""Boxes (left, top, right, bottom) of the thing in source and target, in pixels; ``None``: all of the picture."""
+BOX_MARGIN = 0.15
+"""What is seen around a box, as a share of it."""
 
 
 class Matcher:
@@ -47,9 +53,12 @@ class Matcher:
         backbone_weights: of a model that comes without them; see :func:`chmnet.load_model`.
         image_size: (height, width) that pictures are resized to; ``None``: the model's own.
         backend: who computes the votes of a model that is loaded here; see :class:`chmnet.CHMNet`.
+        poses: ``"upright"``: the target as it is. ``"mirror"``: the target mirrored too; where that is clearly
+            better, its answers are those of the result. ``"any"``: also turned. Views that are mirrored or turned
+            already stay as they are.
 
     Raises:
-        InputError: there is no such device here.
+        InputError: there is no such device here, or no such poses.
 
     Example:
         >>> from PIL import Image
@@ -69,7 +78,9 @@ class Matcher:
         backbone_weights: str | Path = "",
         image_size: Size | None = None,
         backend: str = "auto",
+        poses: str = "mirror",
     ) -> None:
+        self.poses = check_poses(poses)
         self.device = choose_device(device)
         network = model
         if not isinstance(network, CHMNet):
@@ -99,7 +110,12 @@ class Matcher:
         return self._extract(picture, branch, self.cache, owner)
 
     def _extract(
-        self, picture: Matchable, branch: str, cache: FeatureCache[Features] | None, owner: str = ""
+        self,
+        picture: Matchable,
+        branch: str,
+        cache: FeatureCache[Features] | None,
+        owner: str = "",
+        size: Size | None = None,
     ) -> Features:
         if isinstance(picture, Features):
             if picture.fingerprint != self.fingerprint:
@@ -110,11 +126,12 @@ class Matcher:
         view = View.of(picture)
         if self.model.target_backbone is None:
             branch = "source"
+        size = size or self.image_size
         if cache is None:
-            return self._compute(view, branch)
-        key = (view.picture.key, view.area, view.mirrored, view.turn, branch, self.image_size, self.fingerprint)
+            return self._compute(view, branch, size)
+        key = (view.picture.key, view.area, view.mirrored, view.turn, branch, size, self.fingerprint)
         unseen = replace(view, picture=Picture(None, view.picture.size))  # a cache keeps features, not pictures
-        found = cache.get(key, lambda: replace(self._compute(view, branch), view=unseen), owner)
+        found = cache.get(key, lambda: replace(self._compute(view, branch, size), view=unseen), owner)
         view.picture.forget()
         return replace(found, view=view)
 
@@ -127,15 +144,22 @@ class Matcher:
             torch.set_num_threads(1)
             self._process = os.getpid()
 
-    def _compute(self, view: View, branch: str) -> Features:
+    def _compute(self, view: View, branch: str, size: Size) -> Features:
         self._after_fork()
-        image = view.tensor(self.image_size)[None].to(next(self.model.parameters()))
+        image = view.tensor(size)[None].to(next(self.model.parameters()))
         with torch.inference_mode():
             pyramid = self.model.head.pyramid(self.model.features(image, branch))
         return Features(tuple(pyramid.levels), pyramid.size, view, self.fingerprint, branch)
 
     def match(
-        self, source: Matchable, target: Matchable, scales: bool = False, filtered: bool = True
+        self,
+        source: Matchable,
+        target: Matchable,
+        scales: bool = False,
+        filtered: bool = True,
+        boxes: Boxes = (None, None),
+        poses: str | None = None,
+        owner: str = "",
     ) -> MatchResult:
         """Match two pictures of any size.
 
@@ -144,11 +168,16 @@ class Matcher:
             target: the picture to find them in.
             scales: keep which scales won, for :meth:`MatchResult.winning_scales`; models of one scale have none.
             filtered: apply the mutual filter, where the model has one; off: to add up scores of several.
+            boxes: where the thing is in source and target; what lies outside is not matched.
+            poses: other than the matcher's own.
+            owner: whose the features are in the cache; see :meth:`chmnet.features.FeatureCache.drop`.
 
         Raises:
-            InputError: a picture cannot be read.
+            InputError: a picture cannot be read, or a box lies outside of its picture.
         """
-        return self._compare(self.extract(source, "source"), self.extract(target, "target"), scales, filtered)
+        sides = (_inside(source, boxes[0]), "source"), (_inside(target, boxes[1]), "target")
+        first, second = (self._extract(side, branch, self.cache, owner) for side, branch in sides)
+        return self._compare(first, *self._settle(first, second, self.cache, owner, poses), scales, filtered)
 
     def match_many(self, pairs: Iterable[tuple[Matchable, Matchable]], errors: OnError = "raise") -> Iterator[Any]:
         """Match pairs one after the other, each picture's features computed once; the numbers are :meth:`match`'s.
@@ -197,21 +226,54 @@ class Matcher:
                     raise
                 yield error
             else:
-                yield self._compare(*features)
+                yield self._compare(features[0], *self._settle(*features, cache))
+
+    def _settle(
+        self,
+        source: Features,
+        target: Features,
+        cache: FeatureCache[Features] | None,
+        owner: str = "",
+        poses: str | None = None,
+    ) -> tuple[Features, float | None]:
+        """The target in the pose that goes best with the source, and the probability that it does."""
+        poses = poses or self.poses
+        if poses == "upright":
+            return target, None
+
+        def look(view: View, branch: str, share: float = 1.0) -> Features:
+            height, width = self.image_size
+            return self._extract(view, branch, cache, owner, (round(share * height), round(share * width)))
+
+        return find_pose(source, target, poses, look, self._votes, self.model.config.calibration.pose)
+
+    def _votes(self, source: Features, target: Features) -> Tensor:
+        """The votes of the first layer, on the grids of the features."""
+        with torch.inference_mode():
+            head = self.model.head
+            return head.vote_over_scales(head.correlate(self._pyramid(source), self._pyramid(target)))
+
+    def _pyramid(self, side: Features) -> Pyramid:
+        like = next(self.model.parameters())
+        return Pyramid([level.to(like) for level in side.levels], side.grid)
 
     def _compare(
-        self, source: Features, target: Features, scales: bool = False, filtered: bool = True
+        self,
+        source: Features,
+        target: Features,
+        probability: float | None = None,
+        scales: bool = False,
+        filtered: bool = True,
     ) -> MatchResult:
         self._after_fork()
         model, config = self.model, self.model.config
-        like = next(model.parameters())
         pieces = CHUNK_BYTES
         if self.memory_mb is not None:
             sizes = [(STRIDE * side.grid[0], STRIDE * side.grid[1]) for side in (source, target)]
             pieces = chunk_bytes(model.head, sizes[0], sizes[1], self.memory_mb)
-        sides = [Pyramid([level.to(like) for level in side.levels], side.grid) for side in (source, target)]
+        sides = self._pyramid(source), self._pyramid(target)
         with torch.inference_mode():
-            scores, pairs = model.head.match(sides[0], sides[1], scales, filtered, pieces)
+            scores, pairs = model.head.match(*sides, scales, filtered, pieces)
         return MatchResult(
             scores,
             source.view,
@@ -220,7 +282,18 @@ class Matcher:
             config.calibration,
             scale_pairs=pairs,
             scales=tuple(model.head.scales),
+            pose_probability=probability,
         )
+
+
+def _inside(picture: Matchable, box: Box | None) -> Matchable:
+    """What is seen of a picture inside a box."""
+    if box is None:
+        return picture
+    if isinstance(picture, Features):
+        raise InputError("features are of the whole picture or a part of it; give the picture with its box")
+    view = View.of(picture)
+    return replace(view, area=View.around(view.picture, box, BOX_MARGIN).area)
 
 
 def check_errors(errors: str) -> None:

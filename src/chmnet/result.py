@@ -83,6 +83,8 @@ class MatchResult:
     """The scales that the model votes over."""
     keypoints: Matches | None = field(default=None, repr=False)
     """The points that were asked for when matching, if any."""
+    pose_probability: float | None = None
+    """That the target was seen in the right pose; ``None``: only one was tried. ``target`` says which."""
 
     def __eq__(self, other: object) -> bool:
         """Whether both hold the same scores between views of the same sizes; the pictures do not count."""

@@ -32,6 +32,7 @@ def save_result(fields: dict[str, Any], path: str | Path, overwrite: bool = Fals
         "config": fields["config"].to_dict(),
         "calibration": fields["calibration"].to_dict(),
         "scales": fields["scales"],
+        "pose_probability": fields["pose_probability"],
     }
     metadata = {"format": FORMAT, "chmnet_version": __version__}
     metadata |= {name: json.dumps(value) for name, value in values.items()}
@@ -92,7 +93,14 @@ def _build(tensors: dict[str, Tensor], metadata: dict[str, str]) -> dict[str, An
         "scale_pairs": _scale_pairs(tensors.get("scale_pairs"), len(scales) ** 2),
         "scales": scales,
         "keypoints": _keypoints(tensors),
+        "pose_probability": _probability(json.loads(metadata.get("pose_probability", "null"))),
     }
+
+
+def _probability(value: Any) -> float | None:
+    if value is not None and not (type(value) in (int, float) and 0 <= value <= 1):
+        raise ValueError(f"its pose has the probability {value!r}")
+    return value
 
 
 def _scale_pairs(pairs: Tensor | None, count: int) -> Tensor | None:

@@ -60,7 +60,7 @@ class Member(NamedTuple):
     def matcher(self, device: str, cache: FeatureCache[Features]) -> Matcher:
         """The matcher of this member."""
         size = (self.side, self.side) if self.side else None
-        return Matcher(self.model, device, cache=cache, image_size=size)
+        return Matcher(self.model, device, cache=cache, image_size=size, poses="upright")
 
 
 def draw_pairs(

@@ -160,7 +160,7 @@ def measure_growth(
 
 def measure_cached(model: CHMNet, size: Size, count: int, repeats: int, device: Device = "cpu") -> dict[str, Any]:
     """Match ``count`` pairs of images whose features are known, to keypoints."""
-    pair, matcher = random_pair(size, device), Matcher(model, device, image_size=size)
+    pair, matcher = random_pair(size, device), Matcher(model, device, image_size=size, poses="upright")
     network = matcher.model
     known = matcher.extract(pair.source[0]), matcher.extract(pair.target[0], "target")
     source, target = (Pyramid(list(features.levels), features.grid) for features in known)

@@ -51,7 +51,7 @@ def collect_evidence(
         InputError: there are too few keypoints.
     """
     with FeatureCache[Features]() as cache:
-        matcher = Matcher(model, device, cache=cache)
+        matcher = Matcher(model, device, cache=cache, poses="upright")
         found = [_at_keypoints(pair, matcher.match(pair.source.path, pair.target.path)) for pair in track(pairs)]
     total = sum(len(correct) for *_, correct in found)
     if total < LEAST_KEYPOINTS:

@@ -45,7 +45,7 @@ def predict(
     file.start(header)
     remaining = [pair for pair in pairs if pair.name not in file.predictions]
     with FeatureCache[Features]() as cache:
-        matcher = Matcher(model, device, cache=cache)
+        matcher = Matcher(model, device, cache=cache, poses="upright")
         for pair in track(remaining):
             start = time.perf_counter()
             result = matcher.match(pair.source.path, pair.target.path)

@@ -205,7 +205,7 @@ class Store:
 
     def matcher(self, model: Model) -> Matcher:
         """A matcher of a model, on the store's device."""
-        return Matcher(model.load(), self.device)
+        return Matcher(model.load(), self.device, poses="upright")
 
     def check_examples(self) -> None:
         """Check the example pictures before any long computation.

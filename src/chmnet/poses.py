@@ -1,0 +1,173 @@
+"""Which way the target faces: candidate views of it, and the choice among them by votes and by facing."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from chmnet.errors import InputError
+from chmnet.features import Features
+from chmnet.pictures import View
+
+POSES = ("upright", "mirror", "any")
+"""What may be tried: the target as it is; mirrored too; mirrored and turned too."""
+TURNS = (0.0, 45.0, 90.0, 135.0, 180.0, 225.0, 270.0, 315.0)
+"""Turns that are tried first, in degrees."""
+FINER = (-15, 15)
+"""Turns around the best of them that are tried then."""
+SEARCH_SHARE = 2 / 3
+"""Side of the pictures that turns are tried on, as a share of the side that pictures are matched at."""
+
+_PLAIN = (-2.5, 0.0, 20.0, 60.0)
+"""For models that nothing was fitted to: a mirrored target must have clearly stronger votes."""
+
+
+def check_poses(poses: str) -> str:
+    """Refuse what is not one of :data:`POSES`."""
+    if poses not in POSES:
+        raise InputError(f"poses must be {', '.join(POSES[:-1])} or {POSES[-1]}, got {poses!r}")
+    return poses
+
+
+Look = Callable[[View, str, float], Features]
+"""Extracts features of a view, for a branch of the network, at a share of the side of matched pictures."""
+Vote = Callable[[Features, Features], Tensor]
+"""The votes of the first layer, on the grids of the features."""
+
+
+def find_pose(
+    source: Features, target: Features, poses: str, look: Look, vote: Vote, numbers: Sequence[float]
+) -> tuple[Features, float | None]:
+    """The target in the pose that goes best with the source, and the probability that it does.
+
+    A target that somebody mirrored or turned already, or whose picture is not at hand, stays as it is; the
+    probability is then ``None``.
+
+    Args:
+        source: features of the source.
+        target: features of the target.
+        poses: ``"mirror"`` or ``"any"``.
+        look: extracts features of another view.
+        vote: coarse votes between two pictures.
+        numbers: ``calibration.pose`` of the model.
+
+    Raises:
+        InputError: there are no such poses.
+    """
+    check_poses(poses)
+    view, branch = target.view, target.branch
+    if view.mirrored or view.turn or not view.picture.at_hand:
+        return target, None
+    chance = 1.0
+    if poses == "any":
+        turn, chance = _find_turn(source, view, branch, look, vote, numbers)
+        target = look(turned(view, turn), branch, 1.0) if turn else target
+    other = look(mirrored(target.view), branch, 1.0)
+    facing = None
+    if source.facing is not None and target.facing is not None and other.facing is not None:
+        facing = source.facing, target.facing, other.facing
+    strengths = vote_strength(vote(source, target)), vote_strength(vote(source, other))
+    probability = mirror_probability(facing, strengths, numbers)
+    return (other, chance * probability) if probability > 0.5 else (target, chance * (1 - probability))
+
+
+def _find_turn(
+    source: Features, view: View, branch: str, look: Look, vote: Vote, numbers: Sequence[float]
+) -> tuple[float, float]:
+    """The turn of the target that goes best with the source, found on small pictures, and its probability."""
+    small = look(source.view, source.branch, SEARCH_SHARE) if source.view.picture.at_hand else source
+
+    def strength(turn: float) -> float:
+        return vote_strength(vote(small, look(turned(view, turn), branch, SEARCH_SHARE)))
+
+    strengths = {turn: strength(turn) for turn in TURNS}
+    shares = turn_probabilities(list(strengths.values()), numbers)
+    chance, best = max(zip(shares, strengths, strict=True))
+    if chance < 0.5:  # as it is, unless the votes are clear
+        return 0.0, shares[0]
+    strengths |= {(best + step) % 360: strength(best + step) for step in FINER}
+    return max(strengths, key=lambda turn: strengths[turn]), chance
+
+
+def turned(view: View, degrees: float) -> View:
+    """The view turned counter-clockwise.
+
+    Example:
+        >>> import numpy as np
+        >>> turned(View.of(np.zeros((20, 30), dtype=np.uint8)), -90).turn
+        270
+    """
+    return replace(view, turn=(view.turn + degrees) % 360)
+
+
+def mirrored(view: View) -> View:
+    """The view with left and right exchanged: what a mirror beside it would show.
+
+    Example:
+        >>> import numpy as np
+        >>> view = turned(View.of(np.zeros((20, 30), dtype=np.uint8)), 90)
+        >>> mirrored(view).turn, mirrored(mirrored(view)).turn
+        (270, 90)
+    """
+    return replace(view, mirrored=not view.mirrored, turn=-view.turn % 360)
+
+
+def vote_strength(votes: Float[Tensor, "1 c hs ws ht wt"]) -> float:
+    """How well two pictures vote for each other: the mean over the source of the best mutual vote.
+
+    A vote counts as far as it is the best of its source position and of its target position.
+
+    Example:
+        >>> round(vote_strength(torch.eye(4).view(1, 1, 2, 2, 2, 2)), 3)
+        1.0
+        >>> round(vote_strength(torch.full((1, 1, 2, 2, 2, 2), 0.5)), 3)
+        0.5
+    """
+    matrix = votes.amax(1)[0].flatten(2).flatten(0, 1).float().clamp(min=0)
+    rows, columns = matrix.amax(1, keepdim=True), matrix.amax(0, keepdim=True)
+    mutual = matrix.pow(3) / (rows * columns).clamp(min=1e-9)
+    return float(mutual.amax(1).mean())
+
+
+def mirror_probability(
+    facing: tuple[float, float, float] | None, strengths: tuple[float, float], numbers: Sequence[float]
+) -> float:
+    """The probability that the mirrored target is the better one to match.
+
+    Args:
+        facing: of the source, of the target, and of the mirrored target: −1 left … 1 right, 0 neither; ``None``:
+            the model cannot tell.
+        strengths: :func:`vote_strength` of the target as it is, and mirrored.
+        numbers: ``calibration.pose`` of the model; empty: nothing was fitted.
+
+    Example:
+        >>> numbers = (-2.0, 8.0, 10.0, 60.0)
+        >>> opposite, same = (0.9, -0.9, 0.9), (0.9, 0.9, -0.9)
+        >>> [round(mirror_probability(each, (0.5, 0.5), numbers), 2) for each in (opposite, same, None)]
+        [0.99, 0.0, 0.12]
+    """
+    first, of_facing, of_votes, _ = numbers or _PLAIN
+    logit = first + of_votes * math.log(max(strengths[1], 1e-9) / max(strengths[0], 1e-9))
+    if facing is not None:
+        source, target, mirror = facing
+        logit -= of_facing * source * (target - mirror) / 2
+    return 1 / (1 + math.exp(-max(-50.0, min(50.0, logit))))
+
+
+def turn_probabilities(strengths: Sequence[float], numbers: Sequence[float]) -> list[float]:
+    """How likely each of several turns is the right one; the first is the target as it is.
+
+    Args:
+        strengths: :func:`vote_strength` of the target turned in each way.
+        numbers: ``calibration.pose`` of the model; empty: nothing was fitted.
+
+    Example:
+        >>> [round(share, 3) for share in turn_probabilities((0.5, 0.55, 0.4), (-2.0, 8.0, 10.0, 60.0))]
+        [0.003, 0.997, 0.0]
+    """
+    sharpness = (numbers or _PLAIN)[3]
+    logits = torch.tensor([sharpness * math.log(max(each, 1e-9)) for each in strengths], dtype=torch.float64)
+    return logits.softmax(0).tolist()

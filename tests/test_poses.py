@@ -1,0 +1,128 @@
+"""Which way the target faces: candidate views, and the choice among them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image, ImageOps
+
+from chmnet import Matcher
+from chmnet.errors import InputError
+from chmnet.features import FeatureCache, Features, Fingerprint
+from chmnet.pictures import Picture, View
+from chmnet.poses import find_pose, mirror_probability, mirrored, turn_probabilities, turned
+from tests.conftest import REPOSITORY
+
+EXAMPLES = REPOSITORY / "examples"
+NUMBERS = (-2.0, 8.0, 10.0, 60.0)
+
+
+@pytest.fixture
+def picture() -> Picture:
+    return Picture(np.arange(20 * 30 * 3, dtype=np.uint8).reshape(20, 30, 3))
+
+
+def features(view: View, facing: float | None = None) -> Features:
+    return Features((torch.ones(1, 1, 1, 1),), (1, 1), view, Fingerprint("x"), facing=facing)
+
+
+class Eyes:
+    """A network that sees what it is told, and notes what it was shown."""
+
+    def __init__(
+        self, strengths: dict[tuple[bool, float], float], facing: dict[bool, float] | None = None
+    ) -> None:
+        self.strengths, self.facing = strengths, facing
+        self.seen: list[tuple[bool, float, float]] = []
+
+    def look(self, view: View, branch: str, share: float) -> Features:
+        self.seen.append((view.mirrored, view.turn, share))
+        return features(view, None if self.facing is None else self.facing[view.mirrored])
+
+    def vote(self, source: Features, target: Features) -> torch.Tensor:
+        strength = self.strengths.get((target.view.mirrored, target.view.turn), 0.1)
+        return torch.full((1, 1, 1, 1, 1, 1), strength)
+
+
+def test_mirroring_a_turned_view_shows_its_mirror_image(picture: Picture) -> None:
+    view = turned(View.of(picture), 90)
+    assert np.array_equal(np.array(mirrored(view).image()), np.array(ImageOps.mirror(view.image())))
+
+
+@pytest.mark.parametrize("view", [{"mirrored": True}, {"turn": 90}])
+def test_a_view_that_somebody_chose_stays(picture: Picture, view: dict[str, object]) -> None:
+    eyes = Eyes({})
+    target = features(View(picture, **view))  # type: ignore[arg-type]
+    assert find_pose(target, target, "any", eyes.look, eyes.vote, NUMBERS) == (target, None)
+
+
+def test_a_target_that_faces_the_other_way_is_mirrored(picture: Picture) -> None:
+    eyes = Eyes({(False, 0): 0.5, (True, 0): 0.5}, {False: -0.9, True: 0.9})
+    source, target = features(View.of(picture), 0.9), features(View.of(picture), -0.9)
+    found, probability = find_pose(source, target, "mirror", eyes.look, eyes.vote, NUMBERS)
+    assert found.view.mirrored
+    assert probability is not None
+    assert probability > 0.9
+
+
+def test_a_thing_that_faces_nowhere_stays_as_it_is(picture: Picture) -> None:
+    eyes = Eyes({(False, 0): 0.5, (True, 0): 0.52}, {False: 0.02, True: -0.02})
+    target = features(View.of(picture), 0.02)
+    found, probability = find_pose(target, target, "mirror", eyes.look, eyes.vote, NUMBERS)
+    assert not found.view.mirrored
+    assert probability is not None
+    assert probability > 0.5
+
+
+def test_any_finds_the_turn_and_looks_closer(picture: Picture) -> None:
+    eyes = Eyes({(False, 0): 0.3, (False, 90): 0.5, (False, 105): 0.6, (True, 255): 0.1})
+    target = features(View.of(picture))
+    found, probability = find_pose(target, target, "any", eyes.look, eyes.vote, NUMBERS)
+    assert (found.view.mirrored, found.view.turn) == (False, 105)
+    assert probability is not None
+    assert probability > 0.9
+    small = [turn for is_mirrored, turn, share in eyes.seen if share < 1 and not is_mirrored]
+    assert sorted(small)[-3:] == [225, 270, 315]
+
+
+def test_without_clear_votes_nothing_is_turned(picture: Picture) -> None:
+    eyes = Eyes({(False, turn): 0.5 for turn in range(0, 360, 45)})
+    target = features(View.of(picture))
+    found, probability = find_pose(target, target, "any", eyes.look, eyes.vote, NUMBERS)
+    assert found.view.turn == 0
+    assert probability is not None
+    assert probability < 0.2
+
+
+def test_probabilities_are_finite_for_any_strength() -> None:
+    assert 0 <= mirror_probability((1.0, 1.0, -1.0), (0.0, 1e30), NUMBERS) <= 1
+    assert sum(turn_probabilities([0.0] * 8, ())) == pytest.approx(1)
+
+
+def test_unknown_poses_are_refused() -> None:
+    with pytest.raises(InputError, match="upright, mirror or any"):
+        Matcher("nearest-neighbour", poses="sideways")
+
+
+def test_a_matcher_keeps_features_of_each_pose() -> None:
+    with FeatureCache[Features]() as cache:
+        matcher = Matcher("nearest-neighbour", cache=cache)
+        for _ in range(2):
+            matcher.match(EXAMPLES / "donkey.png", EXAMPLES / "zebra.png")
+        assert cache.computed == 3  # source, target, mirrored target
+        matcher.match(EXAMPLES / "donkey.png", EXAMPLES / "zebra.png", poses="upright")
+        assert cache.computed == 3
+
+
+def test_boxes_are_all_that_is_seen(tmp_path: Path) -> None:
+    matcher = Matcher("nearest-neighbour", poses="upright")
+    picture = Image.open(EXAMPLES / "donkey.png").convert("RGB")
+    width, height = picture.size
+    whole = Image.new("RGB", (3 * width, 3 * height), "white")
+    whole.paste(picture, (width, height))
+    result = matcher.match(picture, whole, boxes=(None, (width, height, 2 * width, 2 * height)))
+    point = np.array([[width / 2, height / 2]])
+    assert np.abs(result.locate(point) - point - [width, height]).max() < 0.1 * width
+    with pytest.raises(InputError, match="outside"):
+        matcher.match(picture, whole, boxes=(None, (-50, -50, -10, -10)))
