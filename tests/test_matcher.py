@@ -116,7 +116,7 @@ def test_default_model_is_deterministic() -> None:
 
 @pytest.fixture(scope="module")
 def small() -> Matcher:
-    return Matcher(load_model("nearest-neighbour", changes=SMALL), device="cpu")
+    return Matcher(load_model("nearest-neighbour", changes=SMALL), device="cpu", poses="upright")
 
 
 def pictures(count: int) -> Iterator[Image.Image]:
@@ -229,7 +229,7 @@ def test_separate_backbones_see_source_and_target(monkeypatch: pytest.MonkeyPatc
     config = load_model("nearest-neighbour", changes=SMALL).config
     torch.manual_seed(1)
     network = CHMNet(config.replace(backbone={"branches": "separate"})).eval()
-    matcher = Matcher(network, device="cpu")
+    matcher = Matcher(network, device="cpu", poses="upright")
     first, second = pictures(2)
     expected = matcher.match(first, second)
     assert matcher.match(second, first) != expected
@@ -269,7 +269,7 @@ def test_winning_scales_are_those_of_the_best_votes() -> None:
     torch.manual_seed(0)
     network = CHMNet(config).eval()
     torch.nn.init.normal_(network.head.first.weight)  # else the middle, where most votes meet, wins everywhere
-    matcher = Matcher(network, device="cpu")
+    matcher = Matcher(network, device="cpu", poses="upright")
     first, second = pictures(2)
     plain, result = matcher.match(first, second), matcher.match(first, second, scales=True)
     torch.testing.assert_close(plain.scores, result.scores)

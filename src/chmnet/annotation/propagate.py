@@ -60,7 +60,8 @@ def propagate(
     skipped: list[Skipped] = []
     computed = 0
     with FeatureCache[Features]() as cache:
-        matcher, sources = Matcher(model, device), Matcher(model, device, cache=cache)
+        matcher = Matcher(model, device, poses="upright")
+        sources = Matcher(model, device, cache=cache, poses="upright")
         for instance in labels.instances if remaining else ():
             sources.extract(instance.path)  # what is wrong with these is no target's fault
         for path in track(remaining):
