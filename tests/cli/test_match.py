@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 from chmnet import pictures
 from chmnet.cli.io import read_points
@@ -17,10 +17,13 @@ from chmnet.errors import InputError
 from chmnet.features import FeatureCache
 from chmnet.formats import read_flo, read_npz
 from chmnet.pictures import to_picture
+from tests.conftest import REPOSITORY
 
 from .conftest import Run
 from .odd_pictures import BAD, ODD, photograph
 from .test_cli import assert_one_sentence
+
+DONKEY = REPOSITORY / "examples" / "donkey.png"
 
 
 def test_every_output_at_once(pair: tuple[Path, Path], tmp_path: Path, run: Run, small_model: str) -> None:
@@ -146,6 +149,10 @@ def test_bad_pictures_are_one_sentence_and_write_nothing(
         (["-o", "OUT/m.png", "--json", "OUT"], "is a folder"),
         (["-o", "OUT/m.png", "--device", "quantum"], "there is no device"),
         (["-o", "OUT/m.png", "--model", "wonder"], "there is no model"),
+        (["-o", "OUT/m.png", "--source-box", "1,2,3"], "--source-box must be"),
+        (["-o", "OUT/m.png", "--target-box", "5,5,5,9"], "--target-box must have"),
+        (["-o", "OUT/m.png", "--source-box", "0,0,61,40"], "does not lie within"),
+        (["-o", "OUT/m.png", "--target-box", "-1,0,50,40"], "does not lie within"),
     ],
 )
 def test_mistakes_are_one_sentence_and_write_nothing(
@@ -157,6 +164,60 @@ def test_mistakes_are_one_sentence_and_write_nothing(
     code, _, complaint = run("match", *pair, *model, *(word.replace("OUT", str(out)) for word in arguments))
     assert_one_sentence(code, complaint, words)
     assert list(out.iterdir()) == []
+
+
+def test_a_mirrored_target_is_said_and_its_points_are_in_its_own_pixels(
+    tmp_path: Path, run: Run, small_model: str
+) -> None:
+    for name, picture in (
+        ("m.png", ImageOps.mirror(Image.open(DONKEY))),
+        ("t.png", Image.open(DONKEY).rotate(90)),
+    ):
+        picture.save(tmp_path / name)
+    command = [
+        "match",
+        DONKEY,
+        tmp_path / "m.png",
+        "--model",
+        small_model,
+        "--points",
+        "60,50 150,80",
+        "--json",
+        "-",
+    ]
+    code, printed, complaint = run(*command)
+    document = json.loads(printed)
+    assert code == 0
+    assert complaint.startswith("the target was matched mirrored, ")
+    assert complaint.endswith("% sure\n")
+    assert document["pose"]["mirrored"]
+    assert document["pose"]["turn"] == 0
+    assert document["pose"]["probability"] > 0.5
+    np.testing.assert_allclose([row["target"] for row in document["matches"]], [[140, 50], [50, 80]], atol=12)
+    code, printed, complaint = run(*command, "--poses", "upright")
+    assert (code, complaint) == (0, "")
+    assert json.loads(printed)["pose"] == {"mirrored": False, "turn": 0, "probability": None}
+    command[2] = tmp_path / "t.png"
+    code, printed, complaint = run(*command, "--poses", "any")
+    assert complaint.startswith("the target was matched turned by 270° counter-clockwise, ")
+    assert json.loads(printed)["pose"]["turn"] == 270
+
+
+def test_boxes_are_matched_inside_and_answered_for_the_whole_picture(tmp_path: Path, run: Run) -> None:
+    wide = Image.new("RGB", (500, 300), "grey")
+    wide.paste(to_picture(DONKEY), (250, 100))
+    wide.save(tmp_path / "wide.png")
+    command = ["match", DONKEY, tmp_path / "wide.png", "--points", "60,50 150,80", "--json", "-"]
+    code, printed, complaint = run(*command, "--target-box", "250,100,450,261", "--source-box", "0,0,200,161")
+    assert (code, complaint) == (0, "")
+    document = json.loads(printed)
+    assert document["source_area"] == [0, 0, 200, 161]
+    left, top, right, bottom = document["target_area"]
+    assert left <= 250 < 450 <= right
+    assert top <= 100 < 261 <= bottom
+    np.testing.assert_allclose([row["target"] for row in document["matches"]], [[310, 150], [400, 180]], atol=12)
+    assert json.loads(run(*command)[1])["target_area"] is None
+    assert run(*command, "--poses", "sideways")[0] == 2
 
 
 def test_existing_outputs_stay_unless_allowed(

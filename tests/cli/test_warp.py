@@ -4,11 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 from typer.testing import CliRunner
 
 from chmnet.cli.main import app
 from chmnet.pictures import to_picture
+from tests.conftest import REPOSITORY
 
 from .conftest import Run
 from .odd_pictures import BAD, ODD, photograph
@@ -106,3 +107,21 @@ def test_spline_without_matches_is_one_sentence(
     code, _, complaint = run(*command)
     assert_one_sentence(code, complaint, "at least three matches")
     assert not (tmp_path / "w.png").exists()
+
+
+def test_a_mirrored_target_is_found_and_boxes_bound_what_is_drawn(tmp_path: Path, run: Run) -> None:
+    donkey = to_picture(REPOSITORY / "examples" / "donkey.png")
+    ImageOps.mirror(donkey).save(tmp_path / "mirrored.png")
+    command = ["warp", REPOSITORY / "examples" / "donkey.png", tmp_path / "mirrored.png"]
+    code, printed, complaint = run(*command, "-o", tmp_path / "w.png")
+    assert (code, printed) == (0, "")
+    assert "matched mirrored" in complaint
+    drawn = np.asarray(to_picture(tmp_path / "w.png")).astype(int)[20:-20, 20:-20]
+    same, other = (np.asarray(each)[20:-20, 20:-20] for each in (ImageOps.mirror(donkey), donkey))
+    assert np.abs(drawn - same).mean() < 0.5 * np.abs(drawn - other).mean()
+    assert run(*command, "-o", tmp_path / "b.png", "--target-box", "20,20,80,120")[0] == 0
+    boxed = np.asarray(to_picture(tmp_path / "b.png"))
+    assert (boxed[:, 100:] == 255).all()
+    assert (boxed[40:100, 30:70] != 255).any()
+    code, _, complaint = run(*command, "-o", tmp_path / "c.png", "--source-box", "20,20,80,1200")
+    assert_one_sentence(code, complaint, "does not lie within")

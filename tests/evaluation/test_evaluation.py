@@ -210,6 +210,34 @@ def test_finished_predictions_are_scored_without_the_model(
     assert legacy >= kp
 
 
+def test_poses_and_boxes_are_asked_for_said_and_kept(root: Path, tmp_path: Path) -> None:
+    file, asked = str(tmp_path / "p.jsonl"), ["--poses", "mirror", "--boxes"]
+    output = run(root, *asked, "--predictions", file, "--json", str(tmp_path / "r.json"))
+    assert "poses: mirror; matched inside of the annotated boxes" in output
+    assert json.loads((tmp_path / "r.json").read_text())["search"] == {"poses": "mirror", "boxes": True}
+    other = CliRunner().invoke(app, [*COMMAND, "--root", str(root), "--predictions", file, "--poses", "any"])
+    assert isinstance(other.exception, InputError)
+    assert "different search" in str(other.exception)
+    assert "poses" not in run(root, "--predictions", str(tmp_path / "upright.jsonl"))
+
+
+def test_predictions_in_another_pose_are_those_of_the_matcher(
+    pairs: list[Pair], model: CHMNet, tmp_path: Path
+) -> None:
+    boxed = [replace(pair, target=replace(pair.target, box=(5.0, 6.0, 40.0, 45.0))) for pair in pairs]
+    header = Header.of("pf-willow", "test", boxed, {}, search={"poses": "any", "boxes": True})
+    file = PredictionFile(tmp_path / "p.jsonl")
+    predict(boxed, model, file, header)
+    matcher = Matcher(model, poses="any")
+    for pair in boxed:
+        expected = matcher.match(pair.source.path, pair.target.path, boxes=(None, pair.target.box))
+        assert expected.target.area is not None
+        np.testing.assert_allclose(
+            file.predictions[pair.name].points, expected.locate(pair.source.keypoints), atol=1e-3
+        )
+    assert PredictionFile(tmp_path / "p.jsonl").header == header
+
+
 @pytest.mark.parametrize("ending", ["html", "md"])
 def test_report_is_self_contained(root: Path, tmp_path: Path, ending: str) -> None:
     report = tmp_path / f"report.{ending}"

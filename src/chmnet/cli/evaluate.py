@@ -31,6 +31,10 @@ def evaluate(
             "KEY=VALUE", "Change a model without training, such as output.mutual_filter=true; repeatable.", "--set"
         ),
     ] = None,
+    poses: io.PoseSearch = io.Poses.upright,
+    boxes: Annotated[
+        bool, typer.Option("--boxes", help="Match inside of the annotated boxes, where a picture has one.")
+    ] = False,
     space: Annotated[str, io.option("NAME", "Pixels of pictures: resized or original.")] = "",
     threshold: Annotated[str, io.option("NAME", "img, bbox, bbox-kp or bbox-legacy.")] = "",
     average: Annotated[str, io.option("NAME", "Mean over pair, keypoint or class.")] = "",
@@ -51,13 +55,14 @@ def evaluate(
 ) -> None:
     """Measure the PCK of a model on a data set.
 
-    The default protocol is that of the literature; the output says which one was used. After an interruption, the
-    same command resumes where it stopped.
+    The default protocol is that of the literature, which matches whole pictures as they are; the output says which
+    one was used. After an interruption, the same command resumes where it stopped.
 
     \b
     Examples:
       chmnet evaluate --dataset pf-willow --root data --model hough-prior
       chmnet evaluate --dataset pf-pascal --root data --threshold bbox --alpha 0.1
+      chmnet evaluate --dataset pf-willow --root data --poses mirror
     """
     io.check_outputs([predictions, pair_list], [json_file, report], overwrite)
     io.check_ending(report, "a report", ".html", ".md")
@@ -76,8 +81,10 @@ def evaluate(
     pairs = [pair for pair in pairs if not pair.flags.get("flip")]  # copies that only training uses
     check_pairs(pairs, protocol, clutter)
     changes = parse_changes(change or [])
+    search: dict[str, Any] = {} if poses is io.Poses.upright else {"poses": poses.value}
+    search |= {"boxes": True} if boxes else {}
     file = _predictions(
-        pairs, dataset, split, model, backbone, backbone_weights, changes, clutter, device, predictions
+        pairs, dataset, split, model, backbone, backbone_weights, changes, clutter, device, predictions, search
     )
     scored = data.deduplicate(pairs, data.training_pairs(root)) if deduplicate else pairs
     result = score_predictions(scored, file, protocol)
@@ -106,12 +113,13 @@ def _predictions(
     clutter: bool,
     device: str,
     path: Path | None,
+    search: dict[str, Any],
 ) -> "PredictionFile":
     """A complete file of predictions: one that is there, or made (or finished) now."""
     from chmnet.evaluation.predict import describe_model, predict
     from chmnet.evaluation.predictions import Header, open_finished, open_predictions
 
-    if path is not None and not (model or backbone or backbone_weights or changes):
+    if path is not None and not (model or backbone or backbone_weights or changes or search):
         finished = open_finished(path, dataset, split, pairs, clutter)
         if finished is not None:
             return finished
@@ -120,7 +128,7 @@ def _predictions(
     name = model or DEFAULT_MODEL
     network = load_model(name, backbone, backbone_weights, changes)
     title = describe_changes(name, backbone, changes)
-    header = Header.of(dataset, split, pairs, describe_model(title, network), clutter)
+    header = Header.of(dataset, split, pairs, describe_model(title, network), clutter, search)
     file = open_predictions(header, path)
     done = f", {len(file.predictions)} of them done before" if file.predictions else ""
     typer.echo(f"{len(pairs)} pairs with the model {title}{done}", err=True)
@@ -134,6 +142,11 @@ def _print(result: dict[str, Any]) -> None:
     typer.echo(f"{result['dataset']} {result['split']}, {result['pairs']} pairs{listed}{left_out}")
     typer.echo(f"model: {result['model']['name']}")
     typer.echo(result["protocol"]["description"])
+    if "search" in result:
+        poses, boxes = result["search"].get("poses", "upright"), result["search"].get("boxes", False)
+        typer.echo(
+            f"poses: {poses}; matched {'inside of the annotated boxes' if boxes else 'in the whole pictures'}"
+        )
     io.print_table(
         ["class", *(f"PCK@{alpha}" for alpha in result["pck"])],
         [

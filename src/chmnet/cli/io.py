@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from rich.progress import Progress
 
+    from chmnet.result import MatchResult
+
 Item = TypeVar("Item")
 Rows = list[tuple[float, float]]
 Box = tuple[float, float, float, float]
@@ -247,6 +249,14 @@ def check_box(box: Box | None, path: Path, width: int, height: int) -> None:
     if box is not None and not (min(box[:2]) >= 0 and box[2] <= width and box[3] <= height):
         sides = ",".join(f"{side:g}" for side in box)
         raise InputError(f"the box {sides} does not lie within {path}, which has {width}×{height} pixels")
+
+
+def print_pose(result: "MatchResult") -> None:
+    """Say on standard error when the target was matched mirrored or turned."""
+    view, probability = result.target, result.pose_probability
+    how = ["mirrored"] * view.mirrored + [f"turned by {view.turn:g}° counter-clockwise"] * (view.turn != 0)
+    if how and probability is not None:
+        typer.echo(f"the target was matched {' and '.join(how)}, {probability:.0%} sure", err=True)
 
 
 # ---------------------------------------------------------------- outputs

@@ -41,6 +41,9 @@ def match(
     warp: Annotated[
         Path | None, io.option("FILE", "Write the source warped onto the target (.png, .jpg).")
     ] = None,
+    poses: io.PoseSearch = io.Poses.mirror,
+    source_box: io.SourceBox = "",
+    target_box: io.TargetBox = "",
     model: io.ModelName = "",
     backbone_weights: io.BackboneWeights = "",
     device: io.Device = "auto",
@@ -59,10 +62,12 @@ def match(
       chmnet match donkey.png zebra.png --points "20,30 150,80" --json out.json
       chmnet match donkey.png zebra.png --points-file points.csv --json -
       chmnet match donkey.png zebra.png --flow flow.npz --warp warped.png
+      chmnet match donkey.png zebra.png --poses any --target-box "10,20,180,150"
     """
     if points and points_file is not None:
         raise InputError("give points with --points or with --points-file, not both")
     given = io.parse_points(points) if points_file is None else io.read_points(points_file)
+    boxes = io.parse_box(source_box, "--source-box"), io.parse_box(target_box, "--target-box")
     to_stdout = str(json_file) == "-"
     outputs = [output, None if to_stdout else json_file, flow, warp]
     io.check_picture_name(output)
@@ -80,8 +85,11 @@ def match(
         pictures = Picture(source), Picture(target)
         images = pictures[0].image, pictures[1].image  # read before the model, which takes longer
         io.check_inside(given, source, *images[0].size)
+        for box, path, image in zip(boxes, (source, target), images, strict=True):
+            io.check_box(box, path, *image.size)
         name = model or DEFAULT_MODEL
-        result = Matcher(name, device, memory_mb, backbone_weights=backbone_weights).match(*pictures)
+        matcher = Matcher(name, device, memory_mb, backbone_weights=backbone_weights, poses=poses.value)
+        result = matcher.match(*pictures, boxes=boxes)
         found = result.transfer(given) if given else _spread_out(result.matches(top=300), count=12)
         document = _document(found, result, source, target, name)
         if output is not None:
@@ -95,6 +103,7 @@ def match(
             write_flow(files[flow], dense, overwrite=True)
         if warp is not None:
             io.save_picture(result.warp(), files[warp], warp)
+    io.print_pose(result)
     if to_stdout:
         typer.echo(json.dumps(document, indent=2))
     else:
@@ -115,11 +124,19 @@ def _document(found: "Matches", result: "MatchResult", source: Path, target: Pat
         {"source": a, "target": b, "confidence": round(c, 4)}
         for a, b, c in zip(found.source.tolist(), found.target.tolist(), found.confidence.tolist(), strict=True)
     ]
+    probability = result.pose_probability
     return {
         "source": source.name,
         "target": target.name,
         "source_size": list(result.source_size),
         "target_size": list(result.target_size),
+        "source_area": list(result.source.area) if result.source.area else None,
+        "target_area": list(result.target.area) if result.target.area else None,
+        "pose": {
+            "mirrored": result.target.mirrored,
+            "turn": result.target.turn,
+            "probability": probability if probability is None else round(probability, 4),
+        },
         "model": model,
         "matches": rows,
     }

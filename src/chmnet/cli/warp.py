@@ -27,6 +27,9 @@ def warp(
     animate: Annotated[
         Path | None, io.option("FILE", "Write a GIF that turns the target into the warped picture and back.")
     ] = None,
+    poses: io.PoseSearch = io.Poses.mirror,
+    source_box: io.SourceBox = "",
+    target_box: io.TargetBox = "",
     model: io.ModelName = "",
     backbone_weights: io.BackboneWeights = "",
     device: io.Device = "auto",
@@ -42,6 +45,7 @@ def warp(
       chmnet warp donkey.png zebra.png -o mixed.png --method tps --blend 0.5
       chmnet warp donkey.png zebra.png -o warped.png --animate morph.gif
     """
+    boxes = io.parse_box(source_box, "--source-box"), io.parse_box(target_box, "--target-box")
     io.check_picture_name(output)
     io.check_ending(animate, "an animation", ".gif")
     with io.whole_outputs([source, target], [output, animate], overwrite) as files:
@@ -52,9 +56,12 @@ def warp(
         from chmnet.weights import DEFAULT_MODEL
 
         pictures = Picture(source), Picture(target)
-        shape = [picture.image for picture in pictures][1]  # read before the model, which takes longer
-        matcher = Matcher(model or DEFAULT_MODEL, device, backbone_weights=backbone_weights)
-        warped = matcher.match(*pictures).warp(method.value)
+        images = pictures[0].image, pictures[1].image  # read before the model, which takes longer
+        for box, path, image in zip(boxes, (source, target), images, strict=True):
+            io.check_box(box, path, *image.size)
+        matcher = Matcher(model or DEFAULT_MODEL, device, backbone_weights=backbone_weights, poses=poses.value)
+        result = matcher.match(*pictures, boxes=boxes)
+        warped, shape = result.warp(method.value), images[1]
         io.save_picture(blend_pictures(warped, shape, blend), files[output], output)
         if animate is not None:
             first, *others = morph_frames(shape, warped)
@@ -63,3 +70,4 @@ def warp(
             io.save_picture(
                 first, files[animate], animate, save_all=True, append_images=others, duration=durations, loop=0
             )
+    io.print_pose(result)

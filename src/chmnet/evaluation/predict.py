@@ -35,7 +35,8 @@ def predict(
         pairs: all pairs of the run.
         model: the network.
         file: where predictions go, one by one.
-        header: what the run is; see :meth:`PredictionFile.start`.
+        header: what the run is; see :meth:`PredictionFile.start`. Its ``search`` says in which poses the target is
+            tried (upright only, unless it names others), and whether annotated boxes are matched inside.
         track: wraps the list of pairs that remain, for a progress bar.
         device: where the network computes.
 
@@ -45,10 +46,11 @@ def predict(
     file.start(header)
     remaining = [pair for pair in pairs if pair.name not in file.predictions]
     with FeatureCache[Features]() as cache:
-        matcher = Matcher(model, device, cache=cache, poses="upright")
+        matcher = Matcher(model, device, cache=cache, poses=header.search.get("poses", "upright"))
         for pair in track(remaining):
             start = time.perf_counter()
-            result = matcher.match(pair.source.path, pair.target.path)
+            boxes = (pair.source.box, pair.target.box) if header.search.get("boxes") else (None, None)
+            result = matcher.match(pair.source.path, pair.target.path, boxes=boxes)
             found = result.locate(pair.source.keypoints)
             prediction = Prediction(pair.name, found, result.source_size, result.target_size)
             grid = _grid_matches(pair, result) if file.header is not None and file.header.clutter else None

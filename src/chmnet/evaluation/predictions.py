@@ -4,7 +4,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +35,21 @@ class Header:
     """Name, configuration and fingerprint of the weights."""
     clutter: bool = False
     """Whether the matches of a regular grid are kept too, for the clutter measure."""
+    search: dict[str, Any] = field(default_factory=dict)
+    """How the thing was looked for, where not as published protocols do: ``poses``, ``boxes``."""
     chmnet_version: str = __version__
 
     @staticmethod
-    def of(dataset: str, split: str, pairs: list[Pair], model: dict[str, Any], clutter: bool = False) -> "Header":
+    def of(
+        dataset: str,
+        split: str,
+        pairs: list[Pair],
+        model: dict[str, Any],
+        clutter: bool = False,
+        search: dict[str, Any] | None = None,
+    ) -> "Header":
         """The header of a run over ``pairs``."""
-        return Header(dataset, split, len(pairs), fingerprint(pairs), model, clutter)
+        return Header(dataset, split, len(pairs), fingerprint(pairs), model, clutter, search or {})
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +131,7 @@ class PredictionFile:
 
     def _take_line(self, number: int, record: dict[str, Any]) -> None:
         if number == 0:
-            if not isinstance(record["model"], dict):
+            if not isinstance(record["model"], dict) or not isinstance(record.get("search", {}), dict):
                 raise TypeError
             self.header = Header(**record)
             return

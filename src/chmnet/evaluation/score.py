@@ -33,6 +33,8 @@ def evaluate(pairs: list[Pair], file: PredictionFile, protocol: Protocol) -> dic
         "seconds": round(file.seconds, 2),
         "model": file.header.model,
     }
+    if file.header.search:
+        result["search"] = file.header.search
     if total.excluded:
         result["pairs_without_keypoints"] = total.excluded
     if any(flag in pair.flags for pair in pairs for flag in SPAIR_FLAGS):
