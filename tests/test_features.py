@@ -8,6 +8,7 @@ import pickle
 import tempfile
 import threading
 import weakref
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -288,6 +289,29 @@ def test_damaged_metadata(
     metadata = {name: value for name, value in {**metadata, **change}.items() if value is not None}
     save_file(tensors, path, metadata)
     with pytest.raises(InputError, match="not a file of features"):
+        Features.load(path)
+
+
+def test_the_foreground_goes_with_the_features(matcher: Matcher, paths: list[Path], tmp_path: Path) -> None:
+    path, plain = tmp_path / "f.safetensors", matcher.extract(paths[0])
+    features = replace(plain, foreground=torch.rand(1, *plain.grid))
+    assert plain.foreground is None
+    assert features.nbytes == plain.nbytes + 4 * plain.grid[0] * plain.grid[1]
+    assert features.foreground is not None
+    halved = features.half().foreground
+    assert halved is not None
+    assert halved.dtype == torch.float16
+    features.save(path)
+    torch.testing.assert_close(Features.load(path).foreground, features.foreground)
+    with FeatureCache[Features](memory_bytes=0) as cache:  # goes to disk and comes back
+        cache.put("a", features)
+        found = cache.find("a")
+        assert found is not None
+        check_same(found, features)
+        torch.testing.assert_close(found.foreground, features.foreground)
+    tensors, metadata = read_tensors(path)
+    save_file({**tensors, "foreground": torch.rand(2, 2)}, path, metadata)
+    with pytest.raises(InputError, match="foreground has the shape"):
         Features.load(path)
 
 

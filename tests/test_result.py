@@ -239,6 +239,21 @@ def test_warp_refuses() -> None:
         result.warp("tps", keypoints=result.matches(9)._replace(target=result.matches(8).target))
 
 
+def test_a_few_matches_lie_far_apart_and_the_best_stays_first() -> None:
+    result = identity((80, 80), (80, 80))
+
+    def nearest(points: np.ndarray) -> float:
+        distances = np.linalg.norm(points[:, None] - points, axis=2)
+        return float(distances[~np.eye(len(points), dtype=bool)].min())
+
+    best, spread = result.matches(5), result.matches(5, spread=True)
+    assert nearest(best.source) < 12  # neighbours on the grid
+    assert nearest(spread.source) > 16
+    np.testing.assert_array_equal(spread.source[0], best.source[0])
+    assert (np.diff(spread.confidence) <= 0).all()
+    assert len(result.matches(1000, spread=True).source) == len(result.matches(1000).source) == 64
+
+
 # ---------------------------------------------------------------- heat and scales
 
 
@@ -308,6 +323,18 @@ def test_saved_and_loaded_gives_the_same_transfers(tmp_path: Path) -> None:
         result.save(tmp_path / "result.npz")
 
 
+def test_the_foreground_is_saved(tmp_path: Path) -> None:
+    foreground = torch.rand(1, 3, 4)
+    result = random_result(foreground=(foreground, foreground))
+    for number, each in enumerate((result, random_result(foreground=(None, foreground)), random_result())):
+        each.save(tmp_path / f"{number}.safetensors")
+        loaded = MatchResult.load(tmp_path / f"{number}.safetensors")
+        for mine, theirs in zip(each.foreground, loaded.foreground, strict=True):
+            assert (mine is None) == (theirs is None)
+            torch.testing.assert_close(theirs, mine)
+        np.testing.assert_array_equal(loaded.matches(5).source, each.matches(5).source)
+
+
 def test_keypoints_that_stay_where_they_are_can_be_saved(tmp_path: Path) -> None:
     points = np.array([[3.0, 4.0]])
     result = random_result(keypoints=Matches(points, points, np.ones(1)))
@@ -373,6 +400,9 @@ def test_calibrations_of_files(tmp_path: Path, stored: str, calibration: Calibra
         ({**SOUND, "scale_pairs": torch.zeros(3)}, metadata(), "scale pairs"),
         ({**SOUND, "scale_pairs": torch.ones(1, 1, 1, 1, 1, dtype=torch.complex64)}, metadata(), "scale pairs"),
         ({**SOUND, "scale_pairs": torch.full((1, 1, 1, 1, 1), 7)}, metadata(), "does not have"),
+        ({**SOUND, "foreground.source": torch.rand(2, 2)}, metadata(), "foreground has the shape"),
+        ({**SOUND, "foreground.target": torch.full((1, 2, 2), 1.5)}, metadata(), "not all probabilities"),
+        ({**SOUND, "foreground.target": torch.full((1, 2, 2), torch.nan)}, metadata(), "not all probabilities"),
         ({**SOUND, "keypoints.source": POINTS}, metadata(), "damaged"),
         (
             {**SOUND, **{f"keypoints.{name}": POINTS for name in ("source", "target", "confidence")}},

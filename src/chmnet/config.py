@@ -232,6 +232,8 @@ class ModelConfig(TomlConfig):
     output: OutputConfig = field(default_factory=OutputConfig)
     transfer: TransferConfig = field(default_factory=TransferConfig)
     calibration: CalibrationConfig = field(default_factory=CalibrationConfig)
+    foreground: bool = False
+    """Whether there is a probe that tells things from background; see :mod:`chmnet.nn.foreground`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

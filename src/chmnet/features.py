@@ -78,15 +78,21 @@ class Features:
     """Which of a model's backbones computed them, where it has two."""
     facing: float | None = None
     """Which way the thing faces, −1 left … 1 right, if the model can tell; see :mod:`chmnet.nn.facing`."""
+    foreground: Tensor | None = field(default=None, repr=False)
+    """``1 h w``: the probability that each position of the grid lies on a thing, if the model can tell."""
 
     @property
     def nbytes(self) -> int:
         """Memory that they take."""
-        return sum(level.nbytes for level in self.levels)
+        return sum(level.nbytes for level in self.levels) + (
+            0 if self.foreground is None else self.foreground.nbytes
+        )
 
     def to(self, *arguments: Any) -> "Features":
         """A copy on another device or of another type of numbers, as ``Tensor.to``."""
-        return replace(self, levels=tuple(level.to(*arguments) for level in self.levels))
+        levels = tuple(level.to(*arguments) for level in self.levels)
+        foreground = None if self.foreground is None else self.foreground.to(*arguments)
+        return replace(self, levels=levels, foreground=foreground)
 
     def half(self) -> "Features":
         """A copy in half precision: half the memory."""
@@ -101,7 +107,10 @@ class Features:
         values = {"grid": self.grid, "view": describe_view(self.view), "branch": self.branch}
         metadata = {"format": _FORMAT, "fingerprint": self.fingerprint.value}
         metadata |= {name: json.dumps(value) for name, value in values.items()}
-        write_tensors(path, {str(number): level for number, level in enumerate(self.levels)}, metadata, overwrite)
+        tensors = {str(number): level for number, level in enumerate(self.levels)}
+        if self.foreground is not None:
+            tensors["foreground"] = self.foreground
+        write_tensors(path, tensors, metadata, overwrite)
 
     @staticmethod
     def load(path: str | Path) -> "Features":
@@ -114,6 +123,7 @@ class Features:
             tensors, metadata = read_tensors(path)
             if metadata.get("format") != _FORMAT:
                 raise ValueError("it is something else")
+            foreground = check_foreground(tensors.pop("foreground", None))
             levels = tuple(tensors[str(number)] for number in range(len(tensors)))
             if not levels or not all(_is_feature_map(level) for level in levels):
                 raise ValueError("its levels are no feature maps")
@@ -121,7 +131,8 @@ class Features:
             if branch not in ("source", "target"):
                 raise ValueError(f"its branch is {branch!r}")
             view = restore_view(json.loads(metadata["view"]))
-            return Features(levels, check_sides(grid), view, Fingerprint(metadata["fingerprint"]), branch)
+            fingerprint = Fingerprint(metadata["fingerprint"])
+            return Features(levels, check_sides(grid), view, fingerprint, branch, foreground=foreground)
         except WeightsError as error:
             raise InputError(str(error)) from None
         except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
@@ -130,6 +141,20 @@ class Features:
 
 def _is_feature_map(level: Tensor) -> bool:
     return level.dim() == 4 and 0 not in level.shape and level.is_floating_point() and bool(level.isfinite().all())
+
+
+def check_foreground(foreground: Tensor | None) -> Tensor | None:
+    """The foreground of a stored picture, if it is one.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if foreground is not None:
+        if foreground.dim() != 3 or len(foreground) != 1 or 0 in foreground.shape:
+            raise ValueError(f"its foreground has the shape {list(foreground.shape)}")
+        if not (foreground.is_floating_point() and bool(((foreground >= 0) & (foreground <= 1)).all())):
+            raise ValueError("its foreground is not all probabilities")
+    return foreground
 
 
 def describe_view(view: View) -> dict[str, Any]:

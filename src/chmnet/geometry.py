@@ -154,17 +154,24 @@ def cell_centres(size: Size, like: Tensor) -> Float[Tensor, "h w 2"]:
     return torch.stack(torch.meshgrid(x, y, indexing="xy"), dim=-1)
 
 
-def spread_out(points: np.ndarray, count: int, first: int = 0) -> list[int]:
+def spread_out(points: np.ndarray, count: int, first: int = 0, weights: np.ndarray | float = 1.0) -> list[int]:
     """Numbers of ``count`` points: the first, then always the one farthest from those already chosen.
 
+    Args:
+        points: ``n`` rows (x, y).
+        count: how many are wanted.
+        first: number of the first one.
+        weights: of each point; its distance counts so many times.
+
     Example:
-        >>> spread_out(np.array([[0.0, 0], [1, 0], [10, 0], [4, 0]]), 3)
-        [0, 2, 3]
+        >>> row = np.array([[0.0, 0], [1, 0], [10, 0], [4, 0]])
+        >>> spread_out(row, 3), spread_out(row, 2, weights=np.array([1, 1, 0.1, 1]))
+        ([0, 2, 3], [0, 3])
     """
     chosen = [first]
     distances = np.linalg.norm(points - points[first], axis=1)
     while len(chosen) < min(count, len(points)):
-        chosen.append(int(distances.argmax()))
+        chosen.append(int((weights * distances).argmax()))
         distances = np.minimum(distances, np.linalg.norm(points - points[chosen[-1]], axis=1))
     return chosen
 

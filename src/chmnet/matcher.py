@@ -148,8 +148,10 @@ class Matcher:
         self._after_fork()
         image = view.tensor(size)[None].to(next(self.model.parameters()))
         with torch.inference_mode():
-            pyramid = self.model.head.pyramid(self.model.features(image, branch))
-        return Features(tuple(pyramid.levels), pyramid.size, view, self.fingerprint, branch)
+            features = self.model.features(image, branch)
+            pyramid = self.model.head.pyramid(features)
+            foreground = None if self.model.foreground is None else self.model.foreground(features)
+        return Features(tuple(pyramid.levels), pyramid.size, view, self.fingerprint, branch, foreground=foreground)
 
     def match(
         self,
@@ -283,6 +285,7 @@ class Matcher:
             scale_pairs=pairs,
             scales=tuple(model.head.scales),
             pose_probability=probability,
+            foreground=(source.foreground, target.foreground),
         )
 
 

@@ -15,7 +15,8 @@ from torch import Tensor
 from chmnet.config import CONFIDENCE_THRESHOLD, CalibrationConfig, TransferConfig
 from chmnet.errors import InputError
 from chmnet.features import describe_view
-from chmnet.geometry import Size, check_points, grid_points, normalised_to_pixels, pixels_to_normalised
+from chmnet.geometry import Size, check_points, grid_points, normalised_to_pixels, pixels_to_normalised, spread_out
+from chmnet.nn.foreground import best_matches
 from chmnet.ops.correlation import exchange
 from chmnet.ops.transfer import (
     Located,
@@ -85,6 +86,8 @@ class MatchResult:
     """The points that were asked for when matching, if any."""
     pose_probability: float | None = None
     """That the target was seen in the right pose; ``None``: only one was tried. ``target`` says which."""
+    foreground: tuple[Tensor | None, Tensor | None] = field(default=(None, None), repr=False)
+    """``1 h w`` of source and target: the probability that each position of the features lies on a thing."""
 
     def __eq__(self, other: object) -> bool:
         """Whether both hold the same scores between views of the same sizes; the pictures do not count."""
@@ -197,21 +200,32 @@ class MatchResult:
     def _normalised(view: View, points: ArrayLike, like: Tensor) -> Float[Tensor, "1 n 2"]:
         return torch.from_numpy(view.from_picture(check_points(points), inside=True)).to(like)[None]
 
-    def matches(self, top: int = 300) -> Matches:
-        """The most confident matches of the grid, the best first."""
+    def matches(self, top: int = 300, spread: bool = False, background: bool = False) -> Matches:
+        """The best matches of the grid, the best first: confident ones whose both ends lie on a thing.
+
+        Models that cannot tell a thing from its background give the most confident matches. Where few matches lie
+        on the thing there are fewer than ``top``, but always one.
+
+        Args:
+            top: most matches.
+            spread: good matches that lie far apart, such as a drawing shows, instead of the very best.
+            background: matches of the background too, as confident as they are.
+
+        Raises:
+            InputError: ``top`` is not positive.
+        """
         if top < 1:
             raise InputError(f"the number of matches must be at least 1, got {top}")
-        positions, confidence = (values.cpu().double().flatten(0, 1) for values in self.forward)
-        size = (self.scores.shape[2], self.scores.shape[3])
-        grid = grid_points(size, like=self.forward.positions).cpu().double().flatten(0, 1)
-        source = self.source.to_picture(grid)
-        seen = (source - self.source.to_picture(grid, inside=True)).abs().amax(
-            1
-        ) < 1e-6  # not beside a turned area
-        order = confidence.argsort(descending=True, stable=True)
-        best = order[seen[order]][:top]
-        target = self.target.to_picture(positions[best], inside=True)
-        return Matches(source[best].numpy(), target.numpy(), confidence[best].numpy())
+        positions, confidence = (values.cpu().double() for values in self.forward)
+        grid = grid_points((positions.shape[0], positions.shape[1]), like=positions)
+        source, inside = (self.source.to_picture(grid.flatten(0, 1), inside=each) for each in (False, True))
+        seen = (source - inside).abs().amax(1) < 1e-6  # not beside a turned area
+        foreground = (None, None) if background else self.foreground
+        best, strength = best_matches(confidence, positions, foreground, seen)
+        rows = spread_out(source[best].numpy(), top, weights=strength.numpy() ** 2) if spread else range(top)
+        best = best[sorted(rows)[: len(best)]]
+        target = self.target.to_picture(positions.flatten(0, 1)[best], inside=True)
+        return Matches(source[best].numpy(), target.numpy(), confidence.flatten()[best].numpy())
 
     def flow(self, size: Size | None = None, direction: str = "forward") -> Float32[np.ndarray, "h w 2"]:
         """Displacement (x, y) of every point of one picture to its match in the other, in pixels.
@@ -294,7 +308,7 @@ class MatchResult:
     def _spline(self, keypoints: Matches | None) -> Tensor:
         exact = keypoints is not None
         if keypoints is None:
-            keypoints = self.matches(top=600)
+            keypoints = self.matches(top=600, background=True)
             sure = keypoints.confidence >= CONFIDENCE_THRESHOLD
             keypoints = Matches(*(values[sure] for values in keypoints))
         source = pixels_to_normalised(check_points(keypoints.source), self.source_size)

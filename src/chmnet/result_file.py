@@ -11,13 +11,14 @@ from torch import Tensor
 from chmnet import __version__
 from chmnet.config import CalibrationConfig, TransferConfig
 from chmnet.errors import ConfigError, InputError, WeightsError
-from chmnet.features import describe_view, restore_view
+from chmnet.features import check_foreground, describe_view, restore_view
 from chmnet.files import read_tensors, write_tensors
 
 FORMAT = "chmnet-result-2"
 FIRST_FORMAT = "chmnet-result-1"
 """Of version 0.1: whole pictures only, the calibration inside the settings of the transfer."""
 _KEYPOINTS = ("keypoints.source", "keypoints.target", "keypoints.confidence")
+_FOREGROUND = ("foreground.source", "foreground.target")
 _DAMAGED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RuntimeError, ConfigError, InputError)
 """What a file that was not written here may raise, of a type of numbers that PyTorch hardly knows for example."""
 
@@ -39,6 +40,9 @@ def save_result(fields: dict[str, Any], path: str | Path, overwrite: bool = Fals
     tensors = {"correlation": fields["scores"]}
     if fields["scale_pairs"] is not None:
         tensors["scale_pairs"] = fields["scale_pairs"].to(torch.int16)
+    for name, foreground in zip(_FOREGROUND, fields["foreground"], strict=True):
+        if foreground is not None:
+            tensors[name] = foreground.clone()  # both may be one tensor
     if fields["keypoints"] is not None:  # copies: two of them may be one array, which cannot be saved
         tensors |= {name: torch.tensor(rows) for name, rows in zip(_KEYPOINTS, fields["keypoints"], strict=True)}
     write_tensors(path, tensors, metadata, overwrite)
@@ -94,6 +98,7 @@ def _build(tensors: dict[str, Tensor], metadata: dict[str, str]) -> dict[str, An
         "scales": scales,
         "keypoints": _keypoints(tensors),
         "pose_probability": _probability(json.loads(metadata.get("pose_probability", "null"))),
+        "foreground": tuple(check_foreground(tensors.get(name)) for name in _FOREGROUND),
     }
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chmnet.cli import io
-from chmnet.config import CONFIDENCE_THRESHOLD
 from chmnet.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,7 +22,8 @@ def match(
     points: Annotated[
         str,
         io.option(
-            "TEXT", 'Points of the source in pixels: "x,y x,y …". Default: twelve confident matches, far apart.'
+            "TEXT",
+            'Points of the source in pixels: "x,y x,y …". Default: twelve good matches on the thing, far apart.',
         ),
     ] = "",
     points_file: Annotated[
@@ -90,7 +90,7 @@ def match(
         name = model or DEFAULT_MODEL
         matcher = Matcher(name, device, memory_mb, backbone_weights=backbone_weights, poses=poses.value)
         result = matcher.match(*pictures, boxes=boxes)
-        found = result.transfer(given) if given else _spread_out(result.matches(top=300), count=12)
+        found = result.transfer(given) if given else result.matches(top=12, spread=True)
         document = _document(found, result, source, target, name)
         if output is not None:
             drawing = draw_matches(*images, found.source, found.target, confidence=found.confidence)
@@ -108,15 +108,6 @@ def match(
         typer.echo(json.dumps(document, indent=2))
     else:
         _print_matches(found)
-
-
-def _spread_out(matches: "Matches", count: int) -> "Matches":
-    """A few confident matches: the most confident, then always the one farthest from those already chosen."""
-    from chmnet.geometry import spread_out
-
-    confident = matches.source[: max(count, int((matches.confidence >= CONFIDENCE_THRESHOLD).sum()))]
-    chosen = spread_out(confident, count)
-    return type(matches)(*(values[sorted(chosen)] for values in matches))
 
 
 def _document(found: "Matches", result: "MatchResult", source: Path, target: Path, model: str) -> dict[str, Any]:

@@ -82,6 +82,20 @@ def training_pairs(root: str | Path) -> set[frozenset[str]]:
     return {frozenset(PurePosixPath(name).name for name in key[:2]) for key, _ in _by_images(rows, stop)}
 
 
+def object_boxes(root: str | Path) -> dict[str, list[tuple[str, Box]]]:
+    """Class and box of every object of each picture, by its file name; empty without ``voc_boxes_300px.json``."""
+    path = reading.dataset_folder(root, FOLDER) / BOXES
+    if not path.is_file():
+        return {}
+    document = reading.read_json(path)
+    found = {}
+    for name, value in document.values.items():
+        entry = Entry.of(value, f"{document.origin}: {name}")
+        objects = entry.each("objects", list)
+        found[name] = [(str(each[0]), read_box(each[1:], entry.origin)) for each in objects if each]
+    return found
+
+
 def _by_images(rows: list[Row], on_problem: OnProblem) -> list[tuple[tuple[str, ...], Row]]:
     """Rows with what tells which pair they are: a row of the official list and its row of the partial list."""
 

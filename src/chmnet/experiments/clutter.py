@@ -80,7 +80,7 @@ def draw(store: Store, figures: Figures) -> Mapping[str, Drawing]:
 
 def _draw_pair(matcher: Matcher, pair: Pair) -> tuple[Image.Image, float]:
     source, target = open_pair(pair)
-    matches = matcher.match(source, target).matches(TOP)
+    matches = matcher.match(source, target).matches(TOP, background=True)
     assert pair.source.box is not None, "the benchmark has boxes"
     assert pair.target.box is not None, "the benchmark has boxes"
     right = inside(matches.source, pair.source.box) & inside(matches.target, pair.target.box)

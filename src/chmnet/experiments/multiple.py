@@ -80,7 +80,10 @@ def measure(store: Store) -> Figures:
     rows: dict[str, Any] = {}
     for title, model in models(store).items():
         matcher = store.matcher(model)
-        joined = [_joined(scene, matcher.match(scene.source, scene.target).matches(TOP)) for scene in all_scenes]
+        joined = [
+            _joined(scene, matcher.match(scene.source, scene.target).matches(TOP, background=True))
+            for scene in all_scenes
+        ]
         rows[title] = {
             "joined": [round(float(found.any(axis=0).mean()), 4) for found in joined],
             "objects": [int((found.mean(axis=1) >= 0.1).sum()) for found in joined],
@@ -110,7 +113,7 @@ def draw(store: Store, figures: Figures) -> Mapping[str, Drawing]:
     for title, model in models(store).items():
         matcher = store.matcher(model)
         for scene in chosen:
-            matches = matcher.match(scene.source, scene.target).matches(TOP)
+            matches = matcher.match(scene.source, scene.target).matches(TOP, background=True)
             right = np.asarray(_joined(scene, matches).any(axis=0))
             drawings.append(
                 draw_inside_matches(scene.source, scene.target, matches.source, matches.target, right, side=300)

@@ -114,7 +114,7 @@ def _plot(figures: Figures) -> Figure:
 def _draw_most_confident(matcher: Matcher, source: Image.Image, target: Image.Image) -> Image.Image:
     """Circles at some of the 300 most confident matches."""
     result = matcher.match(source, target, scales=True)
-    best = result.matches(300)
+    best = result.matches(300, background=True)
     places = np.linspace(0, len(best.source) - 1, POINTS_SHOWN).astype(int)
     matches = type(best)(*(values[places] for values in best))
     return draw_scales(source, target, matches.source, matches.target, result.winning_scales(matches), side=260)

@@ -5,6 +5,7 @@ from typing import Any
 
 from chmnet.nn.backbones import Backbone, EfficientNetLite0, ResNet, build_backbone
 from chmnet.nn.chmnet import CHMNet, MatchingHead
+from chmnet.nn.foreground import Foreground
 from chmnet.nn.hough import HoughMatching
 from chmnet.nn.inference import for_inference
 from chmnet.nn.prior import HoughPrior, apply_hough_prior, fit_projections
@@ -15,6 +16,7 @@ __all__ = [
     "Backbone",
     "CHMNet",
     "EfficientNetLite0",
+    "Foreground",
     "HoughMatching",
     "HoughPrior",
     "MatchingHead",

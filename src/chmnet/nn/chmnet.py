@@ -13,6 +13,7 @@ from chmnet.errors import ConfigError, InputError
 from chmnet.geometry import Size
 from chmnet.nn.backbones import build_backbone
 from chmnet.nn.fine import FineBranch
+from chmnet.nn.foreground import Foreground
 from chmnet.nn.hough import HoughMatching
 from chmnet.nn.voting import NeighbourhoodConsensus, RegularisedHoughMatching
 from chmnet.ops.correlation import (
@@ -254,6 +255,7 @@ class CHMNet(nn.Module):
         separate = config.backbone.branches == "separate"
         self.target_backbone = build_backbone(config.backbone, *fine) if separate else None
         self.head = MatchingHead(config, self.backbone.channels, backend, self.backbone.fine_channels)
+        self.foreground = Foreground(self.backbone.channels) if config.foreground else None
 
     def features(self, images: Tensor, branch: str = "source") -> Float[Tensor, "b c h w"]:
         """Features of images ``b 3 h w`` (RGB, 0 … 1), on the stride-16 grid, those of early layers packed behind.

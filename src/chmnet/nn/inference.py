@@ -64,6 +64,7 @@ class InferenceNetwork(CHMNet):
         self.backbone = _fast_backbone(model.backbone)
         self.target_backbone = None if model.target_backbone is None else _fast_backbone(model.target_backbone)
         self.head = InferenceHead(model.head)
+        self.foreground = copy.deepcopy(model.foreground)
         for part in self.modules():  # the same numbers, but parameters of its own: what is done to one stays there
             for name, parameter in part._parameters.items():
                 if parameter is not None:

@@ -177,9 +177,9 @@ def transfer_keypoints(
 
 
 def sample_positions(
-    positions: Float[Tensor, "b hs ws 2"], at: Float[Tensor, "b h w 2"]
-) -> Float[Tensor, "b h w 2"]:
-    """Read a position map bilinearly; ``grid_sample`` has our convention: −1 … 1 from first to last grid point."""
+    positions: Float[Tensor, "b hs ws k"], at: Float[Tensor, "b h w 2"]
+) -> Float[Tensor, "b h w k"]:
+    """Read a map bilinearly; ``grid_sample`` has our convention: −1 … 1 from first to last grid point."""
     maps = rearrange(positions, "b h w k -> b k h w")
     sampled = F.grid_sample(maps, at, mode="bilinear", padding_mode="border", align_corners=True)
     return rearrange(sampled, "b k h w -> b h w k")

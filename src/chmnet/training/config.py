@@ -223,9 +223,8 @@ def _base_model(base: object, preset: str) -> ModelConfig:
         return ModelConfig.preset(preset)
     from chmnet.weights.models import read_model_config
 
-    return read_model_config(str(base)).replace(
-        calibration=CalibrationConfig()
-    )  # a trained model is calibrated anew
+    # A trained model is calibrated anew, and its features are others.
+    return read_model_config(str(base)).replace(calibration=CalibrationConfig(), foreground=False)
 
 
 def _run_settings(data: dict[str, Any], model: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

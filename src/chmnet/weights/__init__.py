@@ -9,6 +9,7 @@ from chmnet.weights.models import (
     load_model,
     load_model_file,
     save_calibrated,
+    save_foreground,
     save_model,
 )
 
@@ -23,6 +24,7 @@ __all__ = [
     "load_model",
     "load_model_file",
     "save_calibrated",
+    "save_foreground",
     "save_model",
     "votes_from_reference",
 ]

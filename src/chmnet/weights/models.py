@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from chmnet import __version__
 from chmnet.config import (
@@ -26,6 +26,7 @@ from chmnet.errors import WeightsError
 from chmnet.files import load_exactly, read_metadata, read_tensors, write_tensors
 from chmnet.nn.backbones import Backbone
 from chmnet.nn.chmnet import CHMNet
+from chmnet.nn.foreground import Foreground
 from chmnet.nn.prior import HoughPrior, apply_hough_prior
 from chmnet.weights.backbones import load_backbone_weights, read_backbone_file
 
@@ -228,7 +229,10 @@ def load_model_file(path: str | Path, backbone_weights: str | Path = "", backend
     if not backbone_weights and origin != "package":
         name = f"{Path(path).name} comes without its backbone ({origin})"
         raise WeightsError(f"{name}; name the file with its weights (--backbone-weights)")
-    load_exactly(model.head, {name.removeprefix("head."): tensor for name, tensor in tensors.items()}, path)
+    rest = nn.ModuleDict({"head": model.head})
+    if model.foreground is not None:
+        rest["foreground"] = model.foreground
+    load_exactly(rest, tensors, path)
     for backbone in _backbones(model):
         backbone.to_empty(device="cpu")
         for buffer in backbone.buffers():  # a weight file may lack the number of batches, which nothing uses
@@ -311,6 +315,31 @@ def save_calibrated(
     config = _read_config(path, metadata).replace(calibration=calibration)
     notes = {**read_notes(path), "calibration": origin}
     metadata |= {"config": json.dumps(config.to_dict()), "notes": json.dumps(notes)}
+    write_tensors(output, tensors, metadata, overwrite)
+
+
+def save_foreground(
+    path: str | Path, probe: Foreground, output: str | Path, origin: str, overwrite: bool = False
+) -> None:
+    """Write a model file again with another probe of the foreground; nothing else changes.
+
+    Args:
+        path: the model file to read.
+        probe: see :func:`chmnet.evaluation.foreground.fit_foreground`.
+        output: the file to write.
+        origin: what the probe was fitted to, for people to read.
+        overwrite: whether an existing file may be replaced.
+
+    Raises:
+        WeightsError: the file cannot be used.
+    """
+    tensors, metadata = read_tensors(path)
+    config = _read_config(path, metadata).replace(foreground=True)
+    tensors |= {f"foreground.{name}": tensor.half() for name, tensor in probe.state_dict().items()}
+    metadata |= {
+        "config": json.dumps(config.to_dict()),
+        "notes": json.dumps({**read_notes(path), "foreground": origin}),
+    }
     write_tensors(output, tensors, metadata, overwrite)
 
 
