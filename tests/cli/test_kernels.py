@@ -16,6 +16,7 @@ def test_kernels_of_the_default_model(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "chmnet-lite, first vote: pairs of positions (4D), 55 weights" in result.output
     assert "last vote" in result.output
+    assert "chmnet-lite, fine vote: pairs of positions (4D), 55 weights" in result.output
     with Image.open(path) as picture:
         assert picture.width > 1500
         darkest, lightest = picture.convert("L").getextrema()

@@ -1,7 +1,11 @@
 """The fine branch: its features and votes, and that everything around the network knows it."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
+from torch import Tensor
 
 from chmnet import CHMNet, Matcher, ModelConfig, load_model, save_model
 from chmnet.benchmark.authors import Baseline
@@ -16,7 +20,7 @@ from chmnet.ops.correlation import cosine_correlation, normalise
 FINE = {"layers": ["layer2"], "channels": 6}
 
 
-def small_config(**changes):
+def small_config(**changes: Any) -> ModelConfig:
     given = ModelConfig.preset(
         "paper",
         backbone={"name": "resnet18"},
@@ -27,23 +31,23 @@ def small_config(**changes):
     return given.replace(**changes)
 
 
-def small_model(**changes):
+def small_model(**changes: Any) -> CHMNet:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         return CHMNet(small_config(**changes)).eval()
 
 
-def pictures(height=64, width=80, number=1):
+def pictures(height: int = 64, width: int = 80, number: int = 1) -> Tensor:
     generator = torch.Generator().manual_seed(1)
     return torch.rand(number, 3, height, width, generator=generator)
 
 
-def test_presets_have_no_fine_branch():
+def test_presets_have_no_fine_branch() -> None:
     assert all(not ModelConfig.preset(name).fine.layers for name in ("paper", "reference"))
     assert CHMNet(ModelConfig.preset("paper", backbone={"name": "resnet18"})).head.fine is None
 
 
-def test_level_joins_both_parts_as_the_formula_says():
+def test_level_joins_both_parts_as_the_formula_says() -> None:
     branch = FineBranch(small_config(), coarse_channels=3, in_channels=5)
     coarse, early = torch.rand(2, 3, 4, 6), torch.rand(2, 5, 8, 12)
     level = branch.level(coarse, pack(early, 2))
@@ -52,7 +56,7 @@ def test_level_joins_both_parts_as_the_formula_says():
     torch.testing.assert_close(level, torch.cat(expected, dim=1))
 
 
-def test_votes_are_added_before_the_activation():
+def test_votes_are_added_before_the_activation() -> None:
     model = small_model(output={"mutual_filter": False})
     source, target = pictures(), pictures(80, 64)
     with torch.no_grad():
@@ -64,7 +68,7 @@ def test_votes_are_added_before_the_activation():
 
 
 @pytest.mark.parametrize("size", [(64, 80), (60, 75), (17, 33)])
-def test_any_size_and_every_part_learns(size):
+def test_any_size_and_every_part_learns(size: tuple[int, int]) -> None:
     model = small_model()
     scores = model(pictures(*size), pictures(48, 64))
     assert scores.shape[2:] == (2 * -(-size[0] // 16), 2 * -(-size[1] // 16), 6, 8)
@@ -72,7 +76,7 @@ def test_any_size_and_every_part_learns(size):
     assert all(parameter.grad.abs().max() > 0 for parameter in model.head.fine.parameters())
 
 
-def test_gradients_are_those_of_differences():
+def test_gradients_are_those_of_differences() -> None:
     model = small_model(correlation={"reduction": 64, "power": 1.5}, fine={**FINE, "channels": 2}).double()
     model.requires_grad_(False)
     source, target = (model.features(pictures(*size).double()) for size in ((32, 32), (32, 48)))
@@ -106,7 +110,7 @@ VARIANTS = [
 
 
 @pytest.mark.parametrize("changes", VARIANTS)
-def test_made_ready_for_inference_it_gives_the_same_also_in_pieces(changes):
+def test_made_ready_for_inference_it_gives_the_same_also_in_pieces(changes: dict[str, Any]) -> None:
     model = small_model(**changes)
     source, target = pictures(), pictures(80, 64)
     ready = for_inference(model)
@@ -119,7 +123,7 @@ def test_made_ready_for_inference_it_gives_the_same_also_in_pieces(changes):
         torch.testing.assert_close(pieces, exact, rtol=1e-3, atol=1e-6)
 
 
-def test_file_keeps_the_branch(tmp_path):
+def test_file_keeps_the_branch(tmp_path: Path) -> None:
     model = small_model()
     save_model(model, tmp_path / "fine.safetensors")
     again = load_model(tmp_path / "fine.safetensors")
@@ -128,7 +132,7 @@ def test_file_keeps_the_branch(tmp_path):
         torch.testing.assert_close(again(pictures(), pictures()), model(pictures(), pictures()))
 
 
-def test_matcher_and_its_kept_features(tmp_path):
+def test_matcher_and_its_kept_features(tmp_path: Path) -> None:
     picture, other = ((255 * pictures(*size)[0]).byte().permute(1, 2, 0).numpy() for size in ((64, 80), (48, 48)))
     matcher = Matcher(small_model(image_size=[64, 64]))
     alone = matcher.match(picture, other).scores
@@ -138,7 +142,7 @@ def test_matcher_and_its_kept_features(tmp_path):
     torch.testing.assert_close(limited, alone)
 
 
-def test_fine_level_is_part_of_the_features(tmp_path):
+def test_fine_level_is_part_of_the_features(tmp_path: Path) -> None:
     picture = (255 * pictures()[0]).byte().permute(1, 2, 0).numpy()
     matcher = Matcher(small_model(image_size=[64, 64]))
     features = matcher.extract(picture)
@@ -152,7 +156,7 @@ def test_fine_level_is_part_of_the_features(tmp_path):
     torch.testing.assert_close(halved, alone, rtol=0.05, atol=1e-6)
 
 
-def test_features_of_other_fine_layers_are_another_models():
+def test_features_of_other_fine_layers_are_another_models() -> None:
     picture = (255 * pictures()[0]).byte().permute(1, 2, 0).numpy()
     other = small_model(image_size=[64, 64], backbone={"layers": ["layer3"]}, output={"upsample": 1})
     features = Matcher(small_model(image_size=[64, 64])).extract(picture)
@@ -160,7 +164,7 @@ def test_features_of_other_fine_layers_are_another_models():
         Matcher(other).extract(features)
 
 
-def test_limit_of_memory_counts_the_branch():
+def test_limit_of_memory_counts_the_branch() -> None:
     with_branch, without = (
         for_inference(small_model(fine={"layers": layers})).head for layers in (["layer2"], [])
     )
@@ -169,7 +173,7 @@ def test_limit_of_memory_counts_the_branch():
         chunk_bytes(with_branch, (240, 240), (240, 240), 1)
 
 
-def test_swapping_the_pictures_swaps_the_scores():
+def test_swapping_the_pictures_swaps_the_scores() -> None:
     model = small_model()
     source, target = pictures(), pictures(48, 64)
     with torch.no_grad():
@@ -177,7 +181,7 @@ def test_swapping_the_pictures_swaps_the_scores():
     torch.testing.assert_close(there, back.permute(0, 1, 4, 5, 2, 3), rtol=1e-4, atol=1e-7)
 
 
-def test_mixing_block_starts_as_no_change_and_learns():
+def test_mixing_block_starts_as_no_change_and_learns() -> None:
     plain, mixed = small_model(), small_model(fine={**FINE, "hidden": 5})
     assert mixed.head.fine.mix is not None
     mixed.head.load_state_dict({**mixed.head.state_dict(), **plain.head.state_dict()})
@@ -190,14 +194,14 @@ def test_mixing_block_starts_as_no_change_and_learns():
 
 
 @pytest.mark.parametrize("changes", VARIANTS[:5])
-def test_baseline_gives_the_same_numbers(changes):
+def test_baseline_gives_the_same_numbers(changes: dict[str, Any]) -> None:
     model = small_model(**changes)
     pair = pictures(), pictures(80, 64)
     with torch.no_grad():
         torch.testing.assert_close(Baseline(model)(*pair), model(*pair), rtol=1e-3, atol=1e-6)
 
 
-def test_costs_count_the_branch():
+def test_costs_count_the_branch() -> None:
     with_branch, without = small_model(), small_model(fine={"layers": []})
     costs = [count_multiply_adds(model, (64, 64)) for model in (with_branch, without)]
     finer = (8 * 8) ** 2
@@ -207,7 +211,7 @@ def test_costs_count_the_branch():
     assert count_parameters(with_branch)["votes"] == count_parameters(without)["votes"] + 55
 
 
-def test_unknown_layers_and_networks_without_votes_are_refused():
+def test_unknown_layers_and_networks_without_votes_are_refused() -> None:
     with pytest.raises(ConfigError, match="unknown layer 'layer9'"):
         small_model(fine={"layers": ["layer9"]})
     with pytest.raises(ConfigError, match="adds to the votes of the last Hough layer"):

@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import chmnet
-from chmnet.config import BackboneConfig, CalibrationConfig, ModelConfig, TransferConfig
+from chmnet.config import BackboneConfig, CalibrationConfig, FineConfig, ModelConfig, TransferConfig
 from chmnet.errors import ConfigError, InputError, WeightsError
 from chmnet.files import read_tensors
 from chmnet.nn import CHMNet, ResNet
@@ -500,7 +500,12 @@ def test_a_trained_target_branch_is_not_left_out(tmp_path: Path) -> None:
 
 MODELS_FOLDER = Path(chmnet.__file__).parent / "models"
 # In the paper, psi kernels have 220 weights in six dimensions and 55 in four.
-SHIPPED = {"chmnet-lite": (55, 55), "chmnet-r50": (220, 55)}
+SHIPPED = {"chmnet-lite": (55, 55, 55), "chmnet-r50": (220, 55)}
+TRAINED_ON = {
+    "chmnet-lite": {"pf-pascal", "coco", "animal-pose", "synthetic"},
+    "chmnet-r50": {"pf-pascal", "animal-pose", "list"},
+}
+WRITTEN_BY = {"chmnet-lite": "0.2.0", "chmnet-r50": "0.1.0"}
 with_shipped = pytest.mark.parametrize("name", SHIPPED)
 
 
@@ -519,7 +524,7 @@ def test_shipped_files_are_small_and_say_where_they_come_from(name: str) -> None
     file = MODELS_FOLDER / f"{name}.safetensors"
     assert file.stat().st_size < 8e6
     training = json.loads(header_of(file)[0]["notes"])["training"]
-    assert {source["dataset"] for source in training["data"]} == {"pf-pascal", "animal-pose", "list"}
+    assert {source["dataset"] for source in training["data"]} == TRAINED_ON[name]
     assert training["best_validation_pck"]["0.1"] > 70
     paths = [source["path"] for source in training["config"]["data"]]
     paths += [training["config"]["backbone_weights"], training["config"]["init"]]
@@ -528,10 +533,10 @@ def test_shipped_files_are_small_and_say_where_they_come_from(name: str) -> None
 
 @with_shipped
 def test_shipped_models_are_what_their_files_say(name: str, shared: Path) -> None:
-    """Written by 0.1.0: its configuration and each of its numbers are those of the loaded model."""
+    """The configuration and each of the numbers of the file are those of the loaded model."""
     file = MODELS_FOLDER / f"{name}.safetensors"
     metadata = header_of(file)[0]
-    assert metadata["chmnet_version"] == "0.1.0"
+    assert metadata["chmnet_version"] == WRITTEN_BY[name]
     written = json.loads(metadata["config"])
     model = load_shipped(name, shared)
     config = model.config
@@ -540,9 +545,9 @@ def test_shipped_models_are_what_their_files_say(name: str, shared: Path) -> Non
     assert config.backbone.stride_on == written["backbone"]["stride_on"]
     assert list(config.image_size) == written["image_size"]
     assert config.transfer.temperature == written["transfer"]["temperature"]
-    assert list(config.calibration.match) == written["calibration"]
-    votes = model.head.first.weight.numel(), model.head.last.weight.numel()
-    assert votes == SHIPPED[name]
+    calibration = written["calibration"]  # of matches alone, as 0.1.0 had it, or all
+    assert list(config.calibration.match) == (calibration if name == "chmnet-r50" else calibration["match"])
+    assert tuple(vote.weight.numel() for vote in model.head.votes()) == SHIPPED[name]
     assert not model.training
     state, stored = model.state_dict(), numpy_file(file)
     assert {key for key in state if key.startswith("head.")} == {key for key in stored if key.startswith("head.")}
@@ -561,17 +566,45 @@ def test_a_trained_model_takes_no_changes() -> None:
             load_model("chmnet-lite", **changes)
 
 
-@pytest.mark.parametrize("name", SHIPPED)
-def test_files_of_version_0_1_still_load(name: str, tmp_path: Path, shared: Path) -> None:
-    """The shipped tensors behind the metadata that version 0.1 wrote: the same network, without a warning."""
-    old = json.loads((Path(__file__).parent / "metadata_0_1.json").read_text("utf-8"))[name]
-    tensors = read_tensors(MODELS[name].path)[0]
+def metadata_of_0_1(name: str) -> dict[str, str]:
+    metadata: dict[str, str] = json.loads((Path(__file__).parent / "metadata_0_1.json").read_text("utf-8"))[name]
+    return metadata
+
+
+def test_files_of_version_0_1_still_load(tmp_path: Path) -> None:
+    """Tensors of then behind the metadata that version 0.1 wrote: the same network, without a warning."""
+    tensors = read_tensors(MODELS["chmnet-lite"].path)[0]
+    later = ("head.fine.", "foreground.")
+    coarse = {key: tensor for key, tensor in tensors.items() if not key.startswith(later)}
+    metadata = metadata_of_0_1("chmnet-lite")
     path = tmp_path / "old.safetensors"
-    save_file(tensors, path, old)
-    assert models.read_model_config(path) == MODELS[name].config
-    if name == "chmnet-lite":
-        loaded, shipped = load_model(path), load_model(name)
-        torch.testing.assert_close(loaded.state_dict(), shipped.state_dict(), rtol=0, atol=0)
+    save_file(coarse, path, metadata)
+    loaded = load_model(path)
+    fitted = json.loads(metadata["config"])["transfer"]["calibration"]
+    calibration = CalibrationConfig(match=tuple(fitted))
+    known = MODELS["chmnet-lite"].config
+    assert loaded.config == known.replace(fine=FineConfig(), calibration=calibration, foreground=False)
+    shipped = load_model("chmnet-lite").state_dict()
+    torch.testing.assert_close(loaded.state_dict(), {key: shipped[key] for key in coarse}, rtol=0, atol=0)
+
+
+def test_a_file_of_version_0_1_without_its_backbone_still_loads(tmp_path: Path) -> None:
+    path = tmp_path / "old.safetensors"
+    save_file(read_tensors(MODELS["chmnet-r50"].path)[0], path, metadata_of_0_1("chmnet-r50"))
+    assert models.read_model_config(path) == MODELS["chmnet-r50"].config
+
+
+def test_a_fine_branch_behind_flat_keys_loads(tmp_path: Path) -> None:
+    """Models with a fine branch were first written with the keys of version 0.1."""
+    known = MODELS["chmnet-lite"]
+    metadata = metadata_of_0_1("chmnet-lite")
+    flat = {**json.loads(metadata["config"]), "fine": known.config.to_dict()["fine"], "foreground": True}
+    path = tmp_path / "old.safetensors"
+    save_file(read_tensors(known.path)[0], path, {**metadata, "config": json.dumps(flat)})
+    loaded = load_model(path)
+    calibration = CalibrationConfig(match=tuple(flat["transfer"]["calibration"]))
+    assert loaded.config == known.config.replace(calibration=calibration)
+    torch.testing.assert_close(loaded.state_dict(), load_model("chmnet-lite").state_dict(), rtol=0, atol=0)
 
 
 def test_known_models_say_what_their_files_say() -> None:

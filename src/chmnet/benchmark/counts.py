@@ -32,16 +32,13 @@ def count_parameters(model: CHMNet) -> dict[str, int]:
         {'total': 3225429, 'backbone': 2782784, 'projections': 442368, 'votes': 275}
     """
     backbones = [model.backbone, *([model.target_backbone] if model.target_backbone is not None else [])]
-    votes = [model.head.first, model.head.last]
-    if model.head.fine is not None:
-        votes.append(model.head.fine.vote)
     return {
         "total": _numbers(model),
         "backbone": sum(_numbers(backbone) for backbone in backbones),
         "projections": _numbers(model.head.projections),
         "votes": sum(
             parameter.numel()
-            for layer in votes
+            for layer in model.head.votes()
             for name, parameter in layer.named_parameters()
             if not name.startswith("bias")
         ),

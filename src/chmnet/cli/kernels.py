@@ -29,7 +29,7 @@ def kernels(
         from chmnet.weights import load_model
 
         head = load_model(model, backbone_weights=backbone_weights).head
-        titled = titled_kernels(Path(model).name, head.first, head.last)
+        titled = titled_kernels(Path(model).name, *head.votes())
         io.save_picture(draw_kernels(titled), files[output], output)
     for title, _ in titled:
         typer.echo(title)

@@ -205,6 +205,10 @@ class MatchingHead(nn.Module):
             return matching.spatial_window // 2
         return height if isinstance(matching, RegularisedHoughConfig) and matching.last_layer else 0
 
+    def votes(self) -> tuple[nn.Module, ...]:
+        """The layers that vote: the first, the last, and that of a fine branch, if there is one."""
+        return (self.first, self.last) if self.fine is None else (self.first, self.last, self.fine.vote)
+
     def fine_levels(self, source: Pyramid, target: Pyramid) -> tuple[Tensor, Tensor] | None:
         """What the fine branch reads of both images, if there is one."""
         return None if self.fine is None else (source.levels[-1], target.levels[-1])

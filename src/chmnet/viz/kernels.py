@@ -50,16 +50,17 @@ READING = (
 )
 
 
-def titled_kernels(name: str, first: Any, last: Any) -> list[tuple[str, np.ndarray]]:
-    """The kernels of the first and the last vote, each with a title; of several channels the first four.
+def titled_kernels(name: str, first: Any, last: Any, fine: Any = None) -> list[tuple[str, np.ndarray]]:
+    """The kernels of a model's votes, each with a title; of several channels the first four.
 
     Args:
         name: of the model.
         first: a :class:`chmnet.nn.HoughMatching` layer; other layers have no kernel to draw.
         last: likewise.
+        fine: likewise, of a fine branch.
 
     Raises:
-        InputError: neither is a Hough layer.
+        InputError: none is a Hough layer.
 
     Example:
         >>> from chmnet.nn import HoughMatching
@@ -67,7 +68,7 @@ def titled_kernels(name: str, first: Any, last: Any) -> list[tuple[str, np.ndarr
         'untrained, first vote: pairs of positions (4D), 55 weights, shared by offset and positions (psi)'
     """
     titled = []
-    for vote, layer in (("first vote", first), ("last vote", last)):
+    for vote, layer in (("first vote", first), ("last vote", last), ("fine vote", fine)):
         if not hasattr(layer, "sharing"):
             continue
         space = "positions (4D)" if layer.scale is None else "positions and scales (6D)"

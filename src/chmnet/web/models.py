@@ -129,7 +129,7 @@ class Models:
         """
         if name not in self._drawn:
             head = self._load(name).head
-            self._drawn[name] = png(draw_kernels(titled_kernels(name, head.first, head.last)))
+            self._drawn[name] = png(draw_kernels(titled_kernels(name, *head.votes())))
         return self._drawn[name]
 
     def _load(self, name: str) -> CHMNet:
