@@ -15,7 +15,7 @@ from chmnet.poses import find_pose, mirror_probability, mirrored, turn_probabili
 from tests.conftest import REPOSITORY
 
 EXAMPLES = REPOSITORY / "examples"
-NUMBERS = (-2.0, 8.0, 10.0, 60.0)
+NUMBERS = (-2.0, 8.0, 2.0, 10.0, 60.0)
 
 
 @pytest.fixture
@@ -23,7 +23,8 @@ def picture() -> Picture:
     return Picture(np.arange(20 * 30 * 3, dtype=np.uint8).reshape(20, 30, 3))
 
 
-def features(view: View, facing: float | None = None) -> Features:
+def features(view: View, across: float | None = None) -> Features:
+    facing = None if across is None else (across, 0.0)
     return Features((torch.ones(1, 1, 1, 1),), (1, 1), view, Fingerprint("x"), facing=facing)
 
 
@@ -96,7 +97,7 @@ def test_without_clear_votes_nothing_is_turned(picture: Picture) -> None:
 
 
 def test_probabilities_are_finite_for_any_strength() -> None:
-    assert 0 <= mirror_probability((1.0, 1.0, -1.0), (0.0, 1e30), NUMBERS) <= 1
+    assert 0 <= mirror_probability(((1.0, 0.0), (1.0, 0.0), (-1.0, 0.0)), (0.0, 1e30), NUMBERS) <= 1
     assert sum(turn_probabilities([0.0] * 8, ())) == pytest.approx(1)
 
 

@@ -234,6 +234,8 @@ class ModelConfig(TomlConfig):
     calibration: CalibrationConfig = field(default_factory=CalibrationConfig)
     foreground: bool = False
     """Whether there is a probe that tells things from background; see :mod:`chmnet.nn.foreground`."""
+    facing: int = 0
+    """Width of the network that sees which way things face; 0: none. See :mod:`chmnet.nn.facing`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -242,6 +244,7 @@ class ModelConfig(TomlConfig):
             raise ConfigError(f"image_size must be (height, width), got {self.image_size}")
         for side in self.image_size:
             check_range("image_size", side, minimum=1, maximum=4096)
+        check_range("facing", self.facing, minimum=0, maximum=1024)
         cells = math.prod(math.ceil(side / 16) * self.output.upsample for side in self.image_size)
         if cells > MAX_CELLS:
             raise ConfigError(

@@ -76,8 +76,8 @@ class Features:
     """Of the model that computed them."""
     branch: str = "source"
     """Which of a model's backbones computed them, where it has two."""
-    facing: float | None = None
-    """Which way the thing faces, −1 left … 1 right, if the model can tell; see :mod:`chmnet.nn.facing`."""
+    facing: tuple[float, float] | None = None
+    """Which way the thing faces, if the model can tell; see :mod:`chmnet.nn.facing`."""
     foreground: Tensor | None = field(default=None, repr=False)
     """``1 h w``: the probability that each position of the grid lies on a thing, if the model can tell."""
 
@@ -104,7 +104,8 @@ class Features:
         Raises:
             InputError: the file exists and may not be replaced, or cannot be written.
         """
-        values = {"grid": self.grid, "view": describe_view(self.view), "branch": self.branch}
+        values: dict[str, Any] = {"grid": self.grid, "view": describe_view(self.view)}
+        values |= {"branch": self.branch, "facing": self.facing}
         metadata = {"format": _FORMAT, "fingerprint": self.fingerprint.value}
         metadata |= {name: json.dumps(value) for name, value in values.items()}
         tensors = {str(number): level for number, level in enumerate(self.levels)}
@@ -132,7 +133,8 @@ class Features:
                 raise ValueError(f"its branch is {branch!r}")
             view = restore_view(json.loads(metadata["view"]))
             fingerprint = Fingerprint(metadata["fingerprint"])
-            return Features(levels, check_sides(grid), view, fingerprint, branch, foreground=foreground)
+            facing = _check_facing(json.loads(metadata.get("facing", "null")))
+            return Features(levels, check_sides(grid), view, fingerprint, branch, facing, foreground)
         except WeightsError as error:
             raise InputError(str(error)) from None
         except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
@@ -141,6 +143,17 @@ class Features:
 
 def _is_feature_map(level: Tensor) -> bool:
     return level.dim() == 4 and 0 not in level.shape and level.is_floating_point() and bool(level.isfinite().all())
+
+
+def _check_facing(facing: Any) -> tuple[float, float] | None:
+    if facing is None:
+        return None
+    if not (isinstance(facing, list) and len(facing) == 2 and all(type(n) in (int, float) for n in facing)):
+        raise ValueError(f"the thing faces {facing!r}")
+    across, along = facing
+    if not (-1 <= across <= 1 and -1 <= along <= 1):
+        raise ValueError(f"the thing faces {facing!r}")
+    return across, along
 
 
 def check_foreground(foreground: Tensor | None) -> Tensor | None:

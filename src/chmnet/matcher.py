@@ -151,7 +151,11 @@ class Matcher:
             features = self.model.features(image, branch)
             pyramid = self.model.head.pyramid(features)
             foreground = None if self.model.foreground is None else self.model.foreground(features)
-        return Features(tuple(pyramid.levels), pyramid.size, view, self.fingerprint, branch, foreground=foreground)
+            facing = None
+            if self.model.facing is not None:
+                across, along = self.model.facing(pyramid.levels[self.model.head.nearest])[0].tolist()
+                facing = across, along
+        return Features(tuple(pyramid.levels), pyramid.size, view, self.fingerprint, branch, facing, foreground)
 
     def match(
         self,

@@ -21,8 +21,10 @@ FINER = (-15, 15)
 SEARCH_SHARE = 2 / 3
 """Side of the pictures that turns are tried on, as a share of the side that pictures are matched at."""
 
-_PLAIN = (-2.5, 0.0, 20.0, 60.0)
+_PLAIN = (-2.5, 0.0, 0.0, 20.0, 60.0)
 """For models that nothing was fitted to: a mirrored target must have clearly stronger votes."""
+_HALF_CLEAR = 0.3
+"""A thing that faces so far to one side counts half."""
 
 
 def check_poses(poses: str) -> str:
@@ -66,11 +68,11 @@ def find_pose(
         turn, chance = _find_turn(source, view, branch, look, vote, numbers)
         target = look(turned(view, turn), branch, 1.0) if turn else target
     other = look(mirrored(target.view), branch, 1.0)
-    facing = None
+    facings = None
     if source.facing is not None and target.facing is not None and other.facing is not None:
-        facing = source.facing, target.facing, other.facing
+        facings = source.facing, target.facing, other.facing
     strengths = vote_strength(vote(source, target)), vote_strength(vote(source, other))
-    probability = mirror_probability(facing, strengths, numbers)
+    probability = mirror_probability(facings, strengths, numbers)
     return (other, chance * probability) if probability > 0.5 else (target, chance * (1 - probability))
 
 
@@ -132,28 +134,55 @@ def vote_strength(votes: Float[Tensor, "1 c hs ws ht wt"]) -> float:
     return float(mutual.amax(1).mean())
 
 
-def mirror_probability(
-    facing: tuple[float, float, float] | None, strengths: tuple[float, float], numbers: Sequence[float]
-) -> float:
+Facings = tuple[tuple[float, float], tuple[float, float], tuple[float, float]]
+"""Which way the thing faces in the source, in the target, and in the mirrored target."""
+
+
+def mirror_evidence(facings: Facings | None, strengths: tuple[float, float]) -> tuple[float, float, float]:
+    """What speaks for matching the mirrored target.
+
+    The fronts lie on opposite sides of the backs, −1 … 1; left and right sides lie in opposite orders, −1 … 1; the
+    logarithm of the ratio of the votes.
+
+    Args:
+        facings: see :mod:`chmnet.nn.facing`; ``None``: the model cannot tell.
+        strengths: :func:`vote_strength` of the target as it is, and mirrored.
+
+    Example:
+        >>> left, right = (-0.9, 0.0), (0.9, 0.0)
+        >>> [round(number, 2) for number in mirror_evidence((right, left, right), (0.5, 0.5))]
+        [0.56, -0.0, 0.0]
+    """
+    votes = math.log(max(strengths[1], 1e-9) / max(strengths[0], 1e-9))
+    if facings is None:
+        return 0.0, 0.0, votes
+    source, target, mirror = facings
+    across = (target[0] - mirror[0]) / 2, (target[1] + mirror[1]) / 2  # a mirror exchanges front and back only
+    return -_clear(source[0]) * _clear(across[0]), -source[1] * across[1], votes
+
+
+def _clear(across: float) -> float:
+    """A thing that clearly faces one way counts nearly as much as one that does so fully."""
+    return across / (abs(across) + _HALF_CLEAR)
+
+
+def mirror_probability(facings: Facings | None, strengths: tuple[float, float], numbers: Sequence[float]) -> float:
     """The probability that the mirrored target is the better one to match.
 
     Args:
-        facing: of the source, of the target, and of the mirrored target: −1 left … 1 right, 0 neither; ``None``:
-            the model cannot tell.
-        strengths: :func:`vote_strength` of the target as it is, and mirrored.
+        facings: see :func:`mirror_evidence`.
+        strengths: likewise.
         numbers: ``calibration.pose`` of the model; empty: nothing was fitted.
 
     Example:
-        >>> numbers = (-2.0, 8.0, 10.0, 60.0)
-        >>> opposite, same = (0.9, -0.9, 0.9), (0.9, 0.9, -0.9)
-        >>> [round(mirror_probability(each, (0.5, 0.5), numbers), 2) for each in (opposite, same, None)]
-        [0.99, 0.0, 0.12]
+        >>> numbers, left, right = (-2.0, 8.0, 2.0, 10.0, 60.0), (-0.9, 0.0), (0.9, 0.0)
+        >>> cases = (right, left, right), (right, right, left), None
+        >>> [round(mirror_probability(each, (0.5, 0.5), numbers), 2) for each in cases]
+        [0.92, 0.0, 0.12]
     """
-    first, of_facing, of_votes, _ = numbers or _PLAIN
-    logit = first + of_votes * math.log(max(strengths[1], 1e-9) / max(strengths[0], 1e-9))
-    if facing is not None:
-        source, target, mirror = facing
-        logit -= of_facing * source * (target - mirror) / 2
+    first, *slopes = (numbers or _PLAIN)[:4]
+    evidence = mirror_evidence(facings, strengths)
+    logit = first + sum(slope * each for slope, each in zip(slopes, evidence, strict=True))
     return 1 / (1 + math.exp(-max(-50.0, min(50.0, logit))))
 
 
@@ -165,9 +194,9 @@ def turn_probabilities(strengths: Sequence[float], numbers: Sequence[float]) -> 
         numbers: ``calibration.pose`` of the model; empty: nothing was fitted.
 
     Example:
-        >>> [round(share, 3) for share in turn_probabilities((0.5, 0.55, 0.4), (-2.0, 8.0, 10.0, 60.0))]
+        >>> [round(share, 3) for share in turn_probabilities((0.5, 0.55, 0.4), (-2.0, 8.0, 2.0, 10.0, 60.0))]
         [0.003, 0.997, 0.0]
     """
-    sharpness = (numbers or _PLAIN)[3]
+    sharpness = (numbers or _PLAIN)[4]
     logits = torch.tensor([sharpness * math.log(max(each, 1e-9)) for each in strengths], dtype=torch.float64)
     return logits.softmax(0).tolist()

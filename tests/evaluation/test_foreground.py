@@ -16,7 +16,7 @@ from chmnet.matcher import Matcher
 from chmnet.nn import CHMNet, Foreground
 from chmnet.pictures import Box
 from chmnet.training.synthetic import Texture
-from chmnet.weights import load_model, save_foreground, save_model
+from chmnet.weights import load_model, save_model, save_probe
 from chmnet.weights.models import read_notes
 from tests.flat import flat_config
 
@@ -63,7 +63,7 @@ def test_a_fitted_probe_finds_things_in_pictures_it_has_not_seen(
     assert torch.equal(probe.weight, again.weight)
     path, after = tmp_path / "model.safetensors", tmp_path / "after.safetensors"
     save_model(model, path, {"licence": "none"})
-    save_foreground(path, probe, after, "twelve squares")
+    save_probe(path, probe, after, "twelve squares")
     matcher = Matcher(after, device="cpu")
     right, total = 0, 0
     for seed in range(100, 106):
@@ -80,7 +80,7 @@ def test_a_fitted_probe_finds_things_in_pictures_it_has_not_seen(
 def test_default_matches_lie_on_the_thing(tmp_path: Path, model: CHMNet, probe: Foreground) -> None:
     path, after = tmp_path / "model.safetensors", tmp_path / "after.safetensors"
     save_model(model, path)
-    save_foreground(path, probe, after, "")
+    save_probe(path, probe, after, "")
     picture, (left, top, right, bottom) = scene(200)
     result = Matcher(after, device="cpu").match(picture, picture)
 
@@ -98,7 +98,7 @@ def test_default_matches_lie_on_the_thing(tmp_path: Path, model: CHMNet, probe: 
 def test_a_file_with_a_probe_differs_in_nothing_else(tmp_path: Path, model: CHMNet, probe: Foreground) -> None:
     before, after = tmp_path / "before.safetensors", tmp_path / "after.safetensors"
     save_model(model, before, {"licence": "none"}, half=True)
-    save_foreground(before, probe, after, "squares")
+    save_probe(before, probe, after, "squares")
     old, new = read_tensors(before)[0], read_tensors(after)[0]
     assert new.keys() - old.keys() == {"foreground.weight", "foreground.bias"}
     assert all(torch.equal(old[name], new[name]) for name in old)
@@ -108,7 +108,7 @@ def test_a_file_with_a_probe_differs_in_nothing_else(tmp_path: Path, model: CHMN
     torch.testing.assert_close(loaded.foreground.weight, probe.weight, rtol=1e-3, atol=1e-3)
     assert read_notes(after) == {"licence": "none", "foreground": "squares"}
     with pytest.raises(InputError, match="exists already"):
-        save_foreground(before, probe, after, "")
+        save_probe(before, probe, after, "")
 
 
 def test_a_probe_goes_with_a_file_without_its_backbone(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_probe_goes_with_a_file_without_its_backbone(tmp_path: Path) -> None:
     save_model(CHMNet(config), before, backbone_weights="package")
     model = load_model(before)
     probe = fit_foreground(model, boxed(tmp_path, 10))
-    save_foreground(before, probe, after, "")
+    save_probe(before, probe, after, "")
     loaded = load_model(after).foreground
     assert loaded is not None
     torch.testing.assert_close(loaded.bias, probe.bias, rtol=1e-3, atol=1e-3)

@@ -91,12 +91,12 @@ def mirrored_rows(names: Sequence[str]) -> list[int | None]:
         >>> mirrored_rows(["left_eye", "right_eye", "nose", "LeftEar"])
         [1, 0, 2, None]
     """
-    words = [_words(name) for name in names]
+    words = [name_words(name) for name in names]
     exchanged = [tuple(EXCHANGED.get(word, word) for word in name) for name in words]
     return [words.index(name) if name in words else None for name in exchanged]
 
 
-def _words(name: str) -> tuple[str, ...]:
+def name_words(name: str) -> tuple[str, ...]:
     """``leftEye``, ``Left eye`` and ``left_eye`` are the same words."""
     separated = re.sub(r"(?<=[a-z])(?=[A-Z])|[^A-Za-z0-9]+", " ", name)
     return tuple(separated.lower().split())

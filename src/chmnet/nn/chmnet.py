@@ -12,6 +12,7 @@ from chmnet.config import ConsensusConfig, HoughConfig, MatchingConfig, ModelCon
 from chmnet.errors import ConfigError, InputError
 from chmnet.geometry import Size
 from chmnet.nn.backbones import build_backbone
+from chmnet.nn.facing import Facing
 from chmnet.nn.fine import FineBranch
 from chmnet.nn.foreground import Foreground
 from chmnet.nn.hough import HoughMatching
@@ -70,6 +71,7 @@ class MatchingHead(nn.Module):
                     f"use at most {in_channels}, or 0 for no reduction"
                 )
             self.projections.extend(nn.Conv2d(in_channels, width, 3, padding=1, bias=False) for _ in self.scales)
+        self.width = width
         self.first, self.last = self._build_votes(config.matching, backend)
         self.fine = FineBranch(config, width, fine_channels, backend) if config.fine.layers else None
 
@@ -110,9 +112,13 @@ class MatchingHead(nn.Module):
                 self.level(features, number, level_size(size, scale)) for number, scale in enumerate(self.scales)
             ]
             if self.fine is not None:
-                nearest = min(range(len(levels)), key=lambda number: abs(self.scales[number] - 1))
-                levels.append(self.fine.level(levels[nearest], packed))
+                levels.append(self.fine.level(levels[self.nearest], packed))
         return Pyramid(levels, size)
+
+    @property
+    def nearest(self) -> int:
+        """Number of the scale that is nearest to the features' own."""
+        return min(range(len(self.scales)), key=lambda number: abs(self.scales[number] - 1))
 
     def level(self, features: Float[Tensor, "b c h w"], number: int, size: Size) -> Float[Tensor, "b d H W"]:
         """The features at one scale."""
@@ -260,6 +266,7 @@ class CHMNet(nn.Module):
         self.target_backbone = build_backbone(config.backbone, *fine) if separate else None
         self.head = MatchingHead(config, self.backbone.channels, backend, self.backbone.fine_channels)
         self.foreground = Foreground(self.backbone.channels) if config.foreground else None
+        self.facing = Facing(self.head.width, config.facing) if config.facing else None
 
     def features(self, images: Tensor, branch: str = "source") -> Float[Tensor, "b c h w"]:
         """Features of images ``b 3 h w`` (RGB, 0 … 1), on the stride-16 grid, those of early layers packed behind.

@@ -65,6 +65,7 @@ class InferenceNetwork(CHMNet):
         self.target_backbone = None if model.target_backbone is None else _fast_backbone(model.target_backbone)
         self.head = InferenceHead(model.head)
         self.foreground = copy.deepcopy(model.foreground)
+        self.facing = copy.deepcopy(model.facing)
         for part in self.modules():  # the same numbers, but parameters of its own: what is done to one stays there
             for name, parameter in part._parameters.items():
                 if parameter is not None:
@@ -80,7 +81,7 @@ class InferenceHead(MatchingHead):
 
     def __init__(self, head: MatchingHead) -> None:
         nn.Module.__init__(self)
-        self.config, self.in_channels = head.config, head.in_channels
+        self.config, self.in_channels, self.width = head.config, head.in_channels, head.width
         self.scales, self.over_scales = head.scales, head.over_scales
         self.projections = nn.ModuleList()
         for projection, scale in zip(head.projections, head.scales, strict=False):  # or no projections

@@ -9,8 +9,8 @@ from chmnet.weights.models import (
     load_model,
     load_model_file,
     save_calibrated,
-    save_foreground,
     save_model,
+    save_probe,
 )
 
 __all__ = [
@@ -24,7 +24,7 @@ __all__ = [
     "load_model",
     "load_model_file",
     "save_calibrated",
-    "save_foreground",
     "save_model",
+    "save_probe",
     "votes_from_reference",
 ]

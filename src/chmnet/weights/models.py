@@ -26,6 +26,7 @@ from chmnet.errors import WeightsError
 from chmnet.files import load_exactly, read_metadata, read_tensors, write_tensors
 from chmnet.nn.backbones import Backbone
 from chmnet.nn.chmnet import CHMNet
+from chmnet.nn.facing import Facing
 from chmnet.nn.foreground import Foreground
 from chmnet.nn.prior import HoughPrior, apply_hough_prior
 from chmnet.weights.backbones import load_backbone_weights, read_backbone_file
@@ -34,6 +35,8 @@ DEFAULT_MODEL = "chmnet-lite"
 FORMAT = "chmnet-model-1"
 _FOLDER = Path(__file__).parent.parent / "models"
 _BACKBONES = ("backbone.", "target_backbone.")
+PROBES = ("foreground", "facing")
+"""Parts of a network that are fitted to its features after training."""
 
 
 @dataclass(frozen=True)
@@ -229,9 +232,8 @@ def load_model_file(path: str | Path, backbone_weights: str | Path = "", backend
     if not backbone_weights and origin != "package":
         name = f"{Path(path).name} comes without its backbone ({origin})"
         raise WeightsError(f"{name}; name the file with its weights (--backbone-weights)")
-    rest = nn.ModuleDict({"head": model.head})
-    if model.foreground is not None:
-        rest["foreground"] = model.foreground
+    probes = {name: probe for name in PROBES if (probe := getattr(model, name)) is not None}
+    rest = nn.ModuleDict({"head": model.head, **probes})
     load_exactly(rest, tensors, path)
     for backbone in _backbones(model):
         backbone.to_empty(device="cpu")
@@ -318,14 +320,15 @@ def save_calibrated(
     write_tensors(output, tensors, metadata, overwrite)
 
 
-def save_foreground(
-    path: str | Path, probe: Foreground, output: str | Path, origin: str, overwrite: bool = False
+def save_probe(
+    path: str | Path, probe: Foreground | Facing, output: str | Path, origin: str, overwrite: bool = False
 ) -> None:
-    """Write a model file again with another probe of the foreground; nothing else changes.
+    """Write a model file again with another probe of its features; nothing else changes.
 
     Args:
         path: the model file to read.
-        probe: see :func:`chmnet.evaluation.foreground.fit_foreground`.
+        probe: see :func:`chmnet.evaluation.foreground.fit_foreground` and
+            :func:`chmnet.evaluation.facing.fit_facing`.
         output: the file to write.
         origin: what the probe was fitted to, for people to read.
         overwrite: whether an existing file may be replaced.
@@ -334,12 +337,11 @@ def save_foreground(
         WeightsError: the file cannot be used.
     """
     tensors, metadata = read_tensors(path)
-    config = _read_config(path, metadata).replace(foreground=True)
-    tensors |= {f"foreground.{name}": tensor.half() for name, tensor in probe.state_dict().items()}
-    metadata |= {
-        "config": json.dumps(config.to_dict()),
-        "notes": json.dumps({**read_notes(path), "foreground": origin}),
-    }
+    name, setting = ("foreground", True) if isinstance(probe, Foreground) else ("facing", probe.width)
+    config = _read_config(path, metadata).replace(**{name: setting})
+    tensors |= {f"{name}.{part}": tensor.half() for part, tensor in probe.state_dict().items()}
+    notes = {**read_notes(path), name: origin}
+    metadata |= {"config": json.dumps(config.to_dict()), "notes": json.dumps(notes)}
     write_tensors(output, tensors, metadata, overwrite)
 
 
