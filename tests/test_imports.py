@@ -26,7 +26,7 @@ LAYERS: list[set[str]] = [
     {"weights", "features", "warping"},
     {"result_file"},
     {"result"},
-    {"poses"},
+    {"poses", "place"},
     {"matcher"},
     {"evaluation", "benchmark"},
     {"training", "annotation"},  # training validates with the evaluation

@@ -20,9 +20,9 @@ from tests.conftest import REPOSITORY
 from tests.test_imports import LAYERS, PACKAGE, part_of
 
 EXAMPLES = REPOSITORY / "examples"
-HANDED_IN = {("tables", "config"), ("poses", "matcher")}
-"""What goes up: a table makes the dataclass that it was handed, which then checks itself; the search for a pose
-asks the matcher for features and votes."""
+HANDED_IN = {("tables", "config"), ("poses", "matcher"), ("place", "matcher")}
+"""What goes up: a table makes the dataclass that it was handed, which then checks itself; the searches for
+a pose and a place ask the matcher for features and votes."""
 PAIR = (EXAMPLES / "donkey.png", EXAMPLES / "zebra.png")
 
 

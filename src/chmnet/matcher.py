@@ -19,6 +19,7 @@ from chmnet.nn.inference import for_inference
 from chmnet.nn.memory import chunk_bytes
 from chmnet.ops.correlation import CHUNK_BYTES
 from chmnet.pictures import Box, Picture, PictureLike, View
+from chmnet.place import PLACES, find_places
 from chmnet.poses import check_poses, find_pose
 from chmnet.result import Matches, MatchResult
 from chmnet.weights import DEFAULT_MODEL, load_model
@@ -56,9 +57,11 @@ class Matcher:
         poses: ``"upright"``: the target as it is. ``"mirror"``: the target mirrored too; where that is clearly
             better, its answers are those of the result. ``"any"``: also turned. Views that are mirrored or turned
             already stay as they are.
+        place: ``"whole"``: all of both pictures is matched. ``"found"``: the thing is found in both first, also
+            where it is much smaller in one; then what lies around it is matched. Views of a part stay as they are.
 
     Raises:
-        InputError: there is no such device here, or no such poses.
+        InputError: there is no such device here, or no such poses or place.
 
     Example:
         >>> from PIL import Image
@@ -79,8 +82,10 @@ class Matcher:
         image_size: Size | None = None,
         backend: str = "auto",
         poses: str = "mirror",
+        place: str = "whole",
     ) -> None:
         self.poses = check_poses(poses)
+        self.place = _check_place(place)
         self.device = choose_device(device)
         network = model
         if not isinstance(network, CHMNet):
@@ -165,6 +170,7 @@ class Matcher:
         filtered: bool = True,
         boxes: Boxes = (None, None),
         poses: str | None = None,
+        place: str | None = None,
         owner: str = "",
     ) -> MatchResult:
         """Match two pictures of any size.
@@ -176,6 +182,7 @@ class Matcher:
             filtered: apply the mutual filter, where the model has one; off: to add up scores of several.
             boxes: where the thing is in source and target; what lies outside is not matched.
             poses: other than the matcher's own.
+            place: likewise. A box that is given is not looked for.
             owner: whose the features are in the cache; see :meth:`chmnet.features.FeatureCache.drop`.
 
         Raises:
@@ -183,7 +190,7 @@ class Matcher:
         """
         sides = (_inside(source, boxes[0]), "source"), (_inside(target, boxes[1]), "target")
         first, second = (self._extract(side, branch, self.cache, owner) for side, branch in sides)
-        return self._compare(first, *self._settle(first, second, self.cache, owner, poses), scales, filtered)
+        return self._compare(*self._settle(first, second, self.cache, owner, poses, place), scales, filtered)
 
     def match_many(self, pairs: Iterable[tuple[Matchable, Matchable]], errors: OnError = "raise") -> Iterator[Any]:
         """Match pairs one after the other, each picture's features computed once; the numbers are :meth:`match`'s.
@@ -232,7 +239,7 @@ class Matcher:
                     raise
                 yield error
             else:
-                yield self._compare(features[0], *self._settle(*features, cache))
+                yield self._compare(*self._settle(*features, cache))
 
     def _settle(
         self,
@@ -241,17 +248,23 @@ class Matcher:
         cache: FeatureCache[Features] | None,
         owner: str = "",
         poses: str | None = None,
-    ) -> tuple[Features, float | None]:
-        """The target in the pose that goes best with the source, and the probability that it does."""
-        poses = poses or self.poses
-        if poses == "upright":
-            return target, None
+        place: str | None = None,
+    ) -> tuple[Features, Features, float | None]:
+        """What is matched: the places that show the thing, the target in the pose that goes best with the source;
+        and the probability that it does."""
 
         def look(view: View, branch: str, share: float = 1.0) -> Features:
             height, width = self.image_size
             return self._extract(view, branch, cache, owner, (round(share * height), round(share * width)))
 
-        return find_pose(source, target, poses, look, self._votes, self.model.config.calibration.pose)
+        if _check_place(place or self.place) == "found":
+            source, target = find_places(source, target, look, self._votes)
+        poses = poses or self.poses
+        if poses == "upright":
+            return source, target, None
+        numbers = self.model.config.calibration.pose
+        target, probability = find_pose(source, target, poses, look, self._votes, numbers)
+        return source, target, probability
 
     def _votes(self, source: Features, target: Features) -> Tensor:
         """The votes of the first layer, on the grids of the features."""
@@ -301,6 +314,12 @@ def _inside(picture: Matchable, box: Box | None) -> Matchable:
         raise InputError("features are of the whole picture or a part of it; give the picture with its box")
     view = View.of(picture)
     return replace(view, area=View.around(view.picture, box, BOX_MARGIN).area)
+
+
+def _check_place(place: str) -> str:
+    if place not in PLACES:
+        raise InputError(f"place must be {' or '.join(PLACES)}, got {place!r}")
+    return place
 
 
 def check_errors(errors: str) -> None:
