@@ -258,15 +258,15 @@ class Matcher:
             return self._extract(view, branch, cache, owner, (round(share * height), round(share * width)))
 
         if _check_place(place or self.place) == "found":
-            source, target = find_places(source, target, look, self._votes)
+            source, target = find_places(source, target, look, self.votes)
         poses = poses or self.poses
         if poses == "upright":
             return source, target, None
         numbers = self.model.config.calibration.pose
-        target, probability = find_pose(source, target, poses, look, self._votes, numbers)
+        target, probability = find_pose(source, target, poses, look, self.votes, numbers)
         return source, target, probability
 
-    def _votes(self, source: Features, target: Features) -> Tensor:
+    def votes(self, source: Features, target: Features) -> Tensor:
         """The votes of the first layer, on the grids of the features."""
         with torch.inference_mode():
             head = self.model.head

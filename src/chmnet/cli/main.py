@@ -17,6 +17,7 @@ from chmnet.cli.io import Command
 from chmnet.cli.kernels import kernels
 from chmnet.cli.match import match
 from chmnet.cli.models import models
+from chmnet.cli.probe import probe
 from chmnet.cli.propagate import propagate
 from chmnet.cli.serve import serve
 from chmnet.cli.train import train
@@ -37,6 +38,7 @@ for command in (
     propagate,
     evaluate,
     calibrate,
+    probe,
     train,
     serve,
     models,

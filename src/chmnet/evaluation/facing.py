@@ -25,7 +25,7 @@ LEAST_SHARE = 0.04
 RIVAL_SHARE = 0.4
 """Another thing that covers more than this share of the largest one's box must face the same way."""
 WIDTH = 96
-_BATCH, _STEPS, _RATE, _DECAY = 40, 2500, 2e-3, 0.05
+_BATCH, _STEPS, _RATE, _DECAY = 40, 1500, 2e-3, 0.05
 _LEAST_WINDOW = 9
 
 

@@ -1,0 +1,64 @@
+"""The choice of a pose, fitted to annotated pairs."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageOps
+
+from chmnet.data.pairs import AnnotatedImage, Pair
+from chmnet.evaluation.poses import PoseEvidence, collect_poses, fit_poses
+from chmnet.poses import mirror_probability
+from chmnet.weights import load_model
+from tests.conftest import REPOSITORY
+
+EXAMPLES = REPOSITORY / "examples"
+SMALL = {"image_size": (96, 96)}
+STRENGTHS = np.tile([0.5] + [0.4] * 7, (4, 1))
+
+
+def facing_each_other(gain: float, count: int = 40) -> PoseEvidence:
+    """Half of the things face the same way; of the others the mirrored target gains so much."""
+    evidence = np.tile([[0.6, 0.0, 0.0], [-0.6, 0.0, 0.0]], (count // 2, 1))
+    return PoseEvidence(evidence, np.where(evidence[:, 0] > 0, gain, -0.5), STRENGTHS)
+
+
+def test_things_that_face_each_other_are_mirrored() -> None:
+    numbers = fit_poses([facing_each_other(0.5)])
+    opposite, same = ((0.9, 0.0), (-0.9, 0.0), (0.9, 0.0)), ((0.9, 0.0), (0.9, 0.0), (-0.9, 0.0))
+    assert mirror_probability(opposite, (0.5, 0.5), numbers) > 0.5
+    assert mirror_probability(same, (0.5, 0.5), numbers) < 0.1
+
+
+def test_a_set_that_would_lose_raises_the_bar() -> None:
+    numbers = fit_poses([facing_each_other(0.5), facing_each_other(-0.4)])
+    opposite = ((0.9, 0.0), (-0.9, 0.0), (0.9, 0.0))
+    assert mirror_probability(opposite, (0.5, 0.5), numbers) < 0.5
+
+
+def test_turns_that_votes_tell_apart_are_clear() -> None:
+    blurred = replace(facing_each_other(0.5), strengths=np.tile([[0.5, *[0.49] * 7], [0.49, *[0.5] * 7]], (2, 1)))
+    assert fit_poses([facing_each_other(0.5)])[4] > 2 * fit_poses([blurred])[4]
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> list[Pair]:
+    """A picture with itself, and with its mirror image."""
+    path = EXAMPLES / "donkey.png"
+    picture = Image.open(path).convert("RGB")
+    ImageOps.mirror(picture).save(tmp_path / "mirror.png")
+    points = np.array([[60.0, 60.0], [120.0, 90.0], [90.0, 120.0], [140.0, 60.0]])
+    source = AnnotatedImage(path, points)
+    across = np.column_stack([picture.width - points[:, 0], points[:, 1]])
+    flipped = AnnotatedImage(tmp_path / "mirror.png", across)
+    return [Pair("same", "donkey", source, source), Pair("mirrored", "donkey", source, flipped)]
+
+
+def test_evidence_of_a_picture_and_its_mirror_image(pairs: list[Pair]) -> None:
+    found = collect_poses(pairs, load_model("hough-prior", changes=SMALL))
+    assert found.gain[0] < -0.3
+    assert found.gain[1] > 0.3
+    assert found.evidence[0, 2] < 0 < found.evidence[1, 2]  # the votes know
+    assert found.strengths.shape == (2, 8)
+    assert found.strengths[0].argmax() == 0
