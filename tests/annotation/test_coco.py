@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from chmnet.annotation import Moved, Origin, Propagated, draw_sheet, to_coco
+from chmnet.annotation import Moved, Origin, Pose, Propagated, draw_sheet, to_coco
 from chmnet.data.coco import Labels, load_labels
 
 from .tiny import NAMES, noise_picture, write_labels
@@ -48,6 +48,22 @@ def test_fields(labels: Labels, tmp_path: Path) -> None:
     info = document["info"]
     assert info["sources"] == ["../source.png"]
     assert (info["model"], info["minimum_confidence"]) == ("nearest-neighbour", 0.5)
+
+
+def test_where_keypoints_come_from(tmp_path: Path) -> None:
+    for number in range(3):
+        noise_picture(tmp_path / f"{number}.png", number)
+    labels = load_labels(write_labels(tmp_path / "labels.json", ["0.png", "1.png"]))
+    points, sure = np.ones((4, 2)), np.full(4, 0.9)
+    found = Propagated(tmp_path / "2.png", (48, 64), [Moved("cat", points, sure, (1, 0), Pose(True, 0.0, 0.75))])
+    document = to_coco(labels, [found], tmp_path / "results" / "out.json", ORIGIN, include_sources=True)
+    assert [entry.get("source_images") for entry in document["annotations"]] == [
+        None,
+        None,
+        ["../1.png", "../0.png"],
+    ]
+    assert document["annotations"][2]["pose"] == {"mirrored": True, "turn": 0.0, "probability": 0.75}
+    assert "exchanged by name" in document["info"]["description"]
 
 
 def test_all_confident_needs_no_review_and_one_point_has_a_box(labels: Labels, tmp_path: Path) -> None:

@@ -1,15 +1,17 @@
 """Each picture's features once, the evaluation's numbers, and results that survive anything."""
 
 import os
+import shutil
 import weakref
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 from torch import Tensor
 
-from chmnet.annotation import PartialFile, propagate
+from chmnet.annotation import Moved, PartialFile, Pose, propagate
+from chmnet.annotation.propagate import labelled_view
 from chmnet.data import load_pairs
 from chmnet.data.coco import Labels, load_labels
 from chmnet.data.pairs import AnnotatedImage, Pair
@@ -83,9 +85,10 @@ def test_pf_willow_siblings_equal_the_evaluation(shared: Path, tmp_path: Path) -
     assert_equal_predictions(found, evaluated(pairs, model, tmp_path))
 
 
-@pytest.mark.parametrize("number", [50, pytest.param(1000, marks=pytest.mark.slow)])
-def test_features_are_computed_once_for_each_target_and_few_are_kept(
-    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("poses", "seen"), [("upright", 1), ("mirror", 2)])
+@pytest.mark.parametrize("number", [20, pytest.param(1000, marks=pytest.mark.slow)])
+def test_features_are_computed_once_for_each_pose_of_a_target_and_few_are_kept(
+    number: int, poses: str, seen: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noise_picture(tmp_path / "source.png", 0)
     first = noise_picture(tmp_path / "targets" / "0.bmp", 1, (16, 12))
@@ -114,27 +117,64 @@ def test_features_are_computed_once_for_each_target_and_few_are_kept(
     file = PartialFile(tmp_path / "out.partial")
     file.start({})
     targets = [tmp_path / "targets" / f"{each}.bmp" for each in range(number)]
-    outcome = propagate(labels, targets, tiny_model(), file)
+    outcome = propagate(labels, targets, tiny_model(), file, poses=poses)
     assert len(outcome.found) == number
-    assert outcome.computed == calls == number + 1
-    assert most <= 3  # the source, a target, and the one before it
+    assert outcome.computed == calls == seen * number + 1
+    assert most <= 2 * seen + 1  # the source, a target in its poses, and the one before it
 
 
-def test_sources_vote_and_what_none_shows_has_no_place(tmp_path: Path) -> None:
-    for number in range(3):
+def propagated(labels: Labels, target: Path, folder: Path, **search: object) -> Moved:
+    """What the small model finds in one target."""
+    file = PartialFile(folder / "one.partial")
+    file.start({}, restart=True)
+    (found,) = propagate(labels, [target], small_model(), file, **search).found  # type: ignore[arg-type]
+    file.remove()
+    return found.objects[0]
+
+
+def test_the_example_that_matches_is_taken_and_what_it_does_not_show_has_no_place(tmp_path: Path) -> None:
+    for number in range(2):
         noise_picture(tmp_path / f"{number}.png", number)
-    target = tmp_path / "1.png"
-    both = load_labels(write_labels(tmp_path / "labels.json", ["0.png", "2.png"], [[2, 2, 0, 0], [2, 0, 1, 0]]))
-    file = PartialFile(tmp_path / "p")
-    file.start({})
-    moved = propagate(both, [target], small_model(), file).found[0].objects[0]
+    target = tmp_path / "target.png"
+    shutil.copy(tmp_path / "1.png", target)
+    visible = [[2, 2, 2, 2], [2, 2, 2, 0]]
+    both = load_labels(write_labels(tmp_path / "labels.json", ["0.png", "1.png"], visible))
+    moved = propagated(both, target, tmp_path)
+    assert moved.sources == (1,)
     assert np.isnan(moved.points).any(axis=1).tolist() == [False, False, False, True]
     assert moved.confidence[3] == 0
-    alone = load_labels(write_labels(tmp_path / "one.json", ["0.png"]))
-    other = PartialFile(tmp_path / "q")
-    other.start({})
-    single = propagate(alone, [target], small_model(), other).found[0].objects[0]
-    np.testing.assert_array_equal(moved.points[1], single.points[1])  # which only the first shows
+    alone = propagated(load_labels(write_labels(tmp_path / "one.json", ["1.png"], visible[1:])), target, tmp_path)
+    assert alone.sources == (0,)
+    np.testing.assert_array_equal(moved.points, alone.points)
+    np.testing.assert_array_equal(moved.confidence, alone.confidence)
+
+
+def test_mirrored_picture_gets_its_left_and_right_exchanged(tmp_path: Path) -> None:
+    noise_picture(tmp_path / "source.png", 0)
+    target = tmp_path / "mirrored.png"
+    ImageOps.mirror(to_picture(tmp_path / "source.png")).save(target)
+    labels = load_labels(write_labels(tmp_path / "labels.json", ["source.png"]))
+    upright = propagated(labels, target, tmp_path, poses="upright")
+    assert upright.pose == Pose()
+    moved = propagated(labels, target, tmp_path)
+    assert moved.pose.mirrored
+    assert moved.pose.probability is not None
+    assert moved.pose.probability > 0.5
+    points = np.array(POINTS) * (-1, 1) + (64, 0)
+    expected = points[[0, 1, 3, 2]]  # the ears are the other ones
+    assert np.abs(moved.points - expected).max() < 8
+    assert np.abs(upright.points - expected).max() > 20
+
+
+def test_labelled_object_is_seen_with_its_box_and_all_its_keypoints(tmp_path: Path) -> None:
+    noise_picture(tmp_path / "source.png", 0, (200, 100))
+    file = write_labels(tmp_path / "labels.json", ["source.png"])
+    (plain,) = load_labels(file).instances
+    assert labelled_view(plain).area is None
+    edit_json(file, lambda document: document["annotations"][0].update(bbox=[20, 20, 40, 10]))
+    (boxed,) = load_labels(file).instances
+    assert labelled_view(boxed).area == (2, 7, 68, 45)  # keypoints lie beside the box
+    assert labelled_view(boxed, whole=True).area is None
 
 
 def test_known_results_are_not_computed_again_unless_the_picture_changed(tmp_path: Path) -> None:
@@ -144,13 +184,13 @@ def test_known_results_are_not_computed_again_unless_the_picture_changed(tmp_pat
     path = tmp_path / "out.partial"
     first = PartialFile(path)
     first.start({})
-    before = propagate(labels, targets[:2], tiny_model(), first)
+    before = propagate(labels, targets[:2], tiny_model(), first, poses="upright")
     assert before.computed == 3
     again = PartialFile(path)
     again.start({})
-    assert propagate(labels, targets[:2], tiny_model(), again).computed == 0
+    assert propagate(labels, targets[:2], tiny_model(), again, poses="upright").computed == 0
     noise_picture(targets[1], 9, (30, 40))
-    after = propagate(labels, [targets[2], targets[1], targets[0]], tiny_model(), again)
+    after = propagate(labels, targets[::-1], tiny_model(), again, poses="upright")
     assert after.computed == 3
     assert [found.path for found in after.found] == targets[::-1]
     assert after.found[1].size == (40, 30)

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 from typer.testing import CliRunner, Result
 
 from chmnet.cli.main import app, main
 from chmnet.errors import ChmnetError, InputError
+from chmnet.pictures import to_picture
 from chmnet.weights import save_model
-from tests.annotation.tiny import noise_picture, tiny_model, write_labels
+from tests.annotation.tiny import noise_picture, small_model, tiny_model, write_labels
 from tests.data.trees import edit_json
 
 
@@ -60,6 +61,30 @@ def test_a_folder(world: Path, model_file: str) -> None:
     assert sorted(path.name for path in world.iterdir()) == ["labels.json", "out.json", "photos", "sheet.png"]
     assert result.stdout.splitlines()[1].split()[:2] == ["5", "0"]
     assert result.stderr == ""
+
+
+def test_mirrored_pictures_are_found_counted_and_said(world: Path) -> None:
+    save_model(small_model(), world / "small.safetensors")
+    ImageOps.mirror(to_picture(world / "photos" / "0.png")).save(world / "mirrored.png")
+    result = run("small.safetensors", pictures="mirrored.png")
+    assert result.exit_code == 0, (result.output, result.exception)
+    (entry,) = json.loads((world / "out.json").read_text())["annotations"]
+    assert entry["source_images"] == ["photos/0.png"]
+    assert entry["pose"]["mirrored"] is True
+    assert result.stdout.splitlines()[0].split()[:3] == ["pictures", "skipped", "mirrored"]
+    assert result.stdout.splitlines()[1].split()[:3] == ["1", "0", "1"]
+    again = run("small.safetensors", "--poses", "upright", "--overwrite", pictures="mirrored.png")
+    assert again.exit_code == 0, again.exception
+    (entry,) = json.loads((world / "out.json").read_text())["annotations"]
+    assert entry["pose"] == {"mirrored": False, "turn": 0.0, "probability": None}
+
+
+def test_boxes_of_the_labels_are_used_unless_whole(world: Path, model_file: str) -> None:
+    edit_json(world / "labels.json", lambda document: document["annotations"][0].update(bbox=[9, 10, 43, 32]))
+    assert run(model_file).exit_code == 0
+    boxed = (world / "out.json").read_text()
+    assert run(model_file, "--whole", "--overwrite").exit_code == 0
+    assert (world / "out.json").read_text() != boxed
 
 
 def test_bad_pictures_are_listed_and_the_rest_goes_on(world: Path, model_file: str) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
-from PIL import Image
+from PIL import Image, ImageOps
 
 import chmnet
+from chmnet.annotation.choice import choose, make_guess
 from chmnet.annotation.coco import doubtful_keypoints
 from chmnet.annotation.records import Moved
-from chmnet.annotation.vote import join_votes
 from chmnet.config import CorrelationConfig
 from chmnet.formats import read_npz
 from chmnet.matcher import Matcher, MatchResult
@@ -213,7 +213,7 @@ def test_propagation_carries_points_to_many(client: TestClient, result: MatchRes
     assert_refused(client.get(f"/api/propagations/{job['id']}"), 404, "no such propagation")
 
 
-def test_several_labelled_pictures_take_a_vote(client: TestClient, result: MatchResult) -> None:
+def test_of_several_labelled_pictures_the_best_is_taken(client: TestClient, result: MatchResult) -> None:
     sources = [load(client, path.read_bytes()) for path in (DONKEY, EXAMPLES / "sedan.png")]
     labels = [[*POINTS, None], [[30.0, 30.0], None, [60.0, 50.0], None]]
     wish = {
@@ -221,19 +221,32 @@ def test_several_labelled_pictures_take_a_vote(client: TestClient, result: Match
         "targets": [load(client, ZEBRA.read_bytes())],
     }
     (found,) = wait(client, client.post("/api/propagations", json=wish).json())["pictures"]
-    other = chmnet.match(EXAMPLES / "sedan.png", ZEBRA)
-    votes, sure = np.full((2, 4, 2), np.nan), np.zeros((2, 4))
-    for row, (matched, points) in enumerate(zip((result, other), labels, strict=True)):
-        for column, point in enumerate(points):
-            if point is not None:
-                moved = matched.transfer(point)
-                votes[row, column], sure[row, column] = moved.target[0], moved.confidence[0]
-    points, confidence = join_votes(votes, sure, result.target_size)
+    results = result, chmnet.match(EXAMPLES / "sedan.png", ZEBRA)
+    rows = [np.array([point or (np.nan, np.nan) for point in points]) for points in labels]
+    expected = choose("", [make_guess(*each, []) for each in zip(results, rows, strict=True)])
     assert found["points"][3] is None
-    np.testing.assert_allclose(found["points"][:3], points[:3], atol=0.05)
-    np.testing.assert_allclose(found["confidences"], confidence, atol=5e-3)
+    np.testing.assert_allclose(found["points"][:3], expected.points[:3], atol=0.05)
+    np.testing.assert_allclose(found["confidences"], expected.confidence, atol=5e-3)
+    assert found["sources"] == [sources[number] for number in expected.sources]
+    assert found["mirrored"] == expected.pose.mirrored
     wish["sources"][1]["points"].pop()  # type: ignore[index, attr-defined]
     assert_refused(client.post("/api/propagations", json=wish), 422, "different numbers of points")
+
+
+def test_propagation_exchanges_left_and_right_by_name(client: TestClient) -> None:
+    source = load(client, DONKEY.read_bytes())
+    buffer = io.BytesIO()
+    ImageOps.mirror(Image.open(DONKEY).convert("RGB")).save(buffer, "PNG")
+    points = [[60.0, 60.0], [100.0, 60.0], [80.0, 90.0]]
+    wish = {"sources": [{"picture": source, "points": points}], "targets": [load(client, buffer.getvalue())]}
+    (plain,) = wait(client, client.post("/api/propagations", json=wish).json())["pictures"]
+    wish["names"] = ["left", "right", "middle"]  # type: ignore[assignment]
+    (named,) = wait(client, client.post("/api/propagations", json=wish).json())["pictures"]
+    assert plain["mirrored"]
+    assert named["mirrored"]
+    assert [plain["points"][row] for row in (1, 0, 2)] == named["points"]
+    wish["names"] = ["left", "right"]  # type: ignore[assignment]
+    assert_refused(client.post("/api/propagations", json=wish), 422, "2 names of 3 points")
 
 
 def test_propagation_one_at_a_time_and_can_be_ended(client: TestClient) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from chmnet import __version__
 from chmnet.annotation.records import POINT_DECIMALS, Moved, Propagated, mean_confidence
 from chmnet.data.coco import Category, Labels
+from chmnet.data.making_pairs import Instance
 from chmnet.geometry import Size, clip_points
 
 VISIBLE, NOT_VISIBLE, NOT_LABELLED = 2, 1, 0
@@ -23,7 +24,9 @@ EDGE_PX = 0.01
 DESCRIPTION = (
     "Keypoints found by chmnet propagate. v = 2: keypoint_confidence is at least minimum_confidence; "
     "v = 1: it is less, or the point was moved in to the picture's edge, please review; "
-    "v = 0: no source shows it."
+    "v = 0: no source shows it. "
+    "source_images: the labelled pictures that the keypoints come from, the best first; "
+    "pose: how the picture was seen beside that one. Where it was mirrored, left and right are exchanged by name."
 )
 
 Json = dict[str, Any]
@@ -44,8 +47,10 @@ def to_coco(
     """A COCO keypoints document.
 
     Each annotation has COCO's own fields and, for the review, ``keypoint_confidence`` (one number a keypoint),
-    ``score`` (their mean), ``needs_review`` and ``review_keypoints`` (names of the doubtful ones). The box is that
-    of the keypoints. File names are relative to the folder of ``output``.
+    ``score`` (their mean), ``needs_review`` and ``review_keypoints`` (names of the doubtful ones).
+    ``source_images`` are the labelled pictures that it comes from, the best first, and ``pose`` says how the
+    picture was matched with that one: ``mirrored``, ``turn`` (degrees), ``probability`` (``null``: no other was
+    tried). The box is that of the keypoints. File names are relative to the folder of ``output``.
 
     Args:
         labels: what was propagated.
@@ -77,7 +82,7 @@ def to_coco(
             category, number = categories[moved.category], len(document["annotations"]) + 1
             fields = _describe(moved, result.size, category, origin.minimum_confidence)
             place = {"id": number, "image_id": image, "category_id": category.identifier}
-            document["annotations"].append(place | fields)
+            document["annotations"].append(place | fields | _describe_origin(moved, labels.of(category), output))
     return document
 
 
@@ -114,6 +119,14 @@ def _describe(moved: Moved, size: Size, category: Category, minimum_confidence: 
         "needs_review": bool(doubtful.any()),
         "review_keypoints": list(compress(category.keypoint_names, doubtful)),
     }
+
+
+def _describe_origin(moved: Moved, instances: Sequence[Instance], output: Path) -> Json:
+    """Which labelled pictures keypoints come from; nothing where a person labelled them."""
+    if not moved.sources:
+        return {}
+    paths = dict.fromkeys(_relative(instances[number].path, output) for number in moved.sources)
+    return {"source_images": list(paths), "pose": moved.pose._asdict()}
 
 
 def _as_given(labels: Labels) -> list[Propagated]:

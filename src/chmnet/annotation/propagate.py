@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from chmnet import __version__
-from chmnet.annotation.records import Moved, PartialFile, Propagated
+from chmnet.annotation.choice import Guess, choose, make_guess
+from chmnet.annotation.records import PartialFile, Propagated
 from chmnet.annotation.targets import Skipped
-from chmnet.annotation.vote import BANDWIDTH, join_votes
-from chmnet.data.coco import Labels
+from chmnet.data.coco import Category, Labels
 from chmnet.data.making_pairs import Instance
 from chmnet.errors import InputError
 from chmnet.features import FeatureCache, Features
-from chmnet.matcher import Matcher
+from chmnet.matcher import BOX_MARGIN, Matcher
 from chmnet.nn.chmnet import CHMNet
-from chmnet.result import MatchResult
+from chmnet.pictures import View
 
 Track = Callable[[list[Path]], Iterable[Path]]
 
@@ -40,11 +40,14 @@ def propagate(
     file: PartialFile,
     track: Track = iter,
     device: str = "auto",
+    poses: str = "mirror",
+    whole: bool = False,
 ) -> Outcome:
     """Find the keypoints of every labelled category in every target.
 
-    A category with several labelled objects takes a vote, see :func:`chmnet.annotation.join_votes`. In memory are
-    the features of the labelled pictures (up to a limit, the rest on disk) and those of one target.
+    Of several labelled objects of a category the one that matches a target best is taken, with those that agree
+    with it; see :func:`chmnet.annotation.choice.choose`. In memory are the features of the labelled pictures (up
+    to a limit, the rest on disk) and those of one target in its poses.
 
     Args:
         labels: what is known.
@@ -54,53 +57,75 @@ def propagate(
             computed again.
         track: wraps the targets that remain, for a progress bar.
         device: where the network computes.
+        poses: in which the targets are looked at; see :class:`chmnet.Matcher`.
+        whole: match the whole labelled pictures, even where the labels say where the thing is.
+
+    Raises:
+        InputError: a labelled picture cannot be read, or there are no such poses.
     """
     known = {path: result for path in targets if (result := file.get(path)) is not None}
     remaining = [path for path in targets if path not in known]
     skipped: list[Skipped] = []
-    computed = 0
-    with FeatureCache[Features]() as cache:
-        matcher = Matcher(model, device, poses="upright")
-        sources = Matcher(model, device, cache=cache, poses="upright")
-        for instance in labels.instances if remaining else ():
-            sources.extract(instance.path)  # what is wrong with these is no target's fault
+    with FeatureCache[Features]() as of_sources, FeatureCache[Features](disk=False) as of_target:
+        sources = Matcher(model, device, cache=of_sources, poses=poses)
+        matcher = Matcher(model, device, cache=of_target, poses=poses)
+        seen = {instance: labelled_view(instance, whole) for instance in labels.instances}
+        for view in seen.values() if remaining else ():
+            sources.extract(view)  # what is wrong with these is no target's fault
+
+        def guess(instance: Instance, category: Category, target: Features) -> Guess:
+            result = matcher.match(sources.extract(seen[instance]), target)
+            return make_guess(result, instance.keypoints, category.keypoint_names)
+
         for path in track(remaining):
             try:
                 target = matcher.extract(path, "target")
-                computed += 1
-                objects = [_move(one.name, labels.of(one), sources, target) for one in labels.categories]
+                objects = [
+                    choose(one.name, [guess(instance, one, target) for instance in labels.of(one)])
+                    for one in labels.categories
+                ]
                 known[path] = file.add(path, target.view.size, objects)
             except InputError as error:
                 skipped.append(Skipped(path, str(error)))
-        computed += cache.computed
+            of_target.close()
+        computed = of_sources.computed + of_target.computed
     # A path may be another way to one that is known: it stays as it was named.
     found = [replace(known[path], path=path) for path in targets if path in known]
     return Outcome(found, skipped, computed)
 
 
-def _move(category: str, instances: list[Instance], sources: Matcher, target: Features) -> Moved:
-    """All objects of a category together find their keypoints in one target."""
-    count = len(instances[0].keypoint_names)
-    points = np.full((len(instances), count, 2), np.nan)
-    confidence = np.zeros((len(instances), count))
-    result: MatchResult | None = None
-    last: Path | None = None
-    for row, instance in enumerate(instances):
-        if result is None or instance.path != last:  # objects of one picture share its matches
-            result, last = sources.match(instance.path, target), instance.path
-        seen = ~np.isnan(instance.keypoints).any(axis=1)
-        matches = result.transfer(instance.keypoints[seen])
-        points[row, seen], confidence[row, seen] = matches.target, matches.confidence
-    return Moved(category, *join_votes(points, confidence, target.view.size))
+def labelled_view(instance: Instance, whole: bool = False) -> View:
+    """What is seen of a labelled picture: the box of the object, with all its keypoints and a margin.
+
+    Args:
+        instance: the object.
+        whole: see all of the picture; so it is where the object has no box.
+    """
+    view = View.of(instance.path)
+    if whole or instance.box is None:
+        return view
+    (left, top), (right, bottom) = np.nanmin(instance.keypoints, axis=0), np.nanmax(instance.keypoints, axis=0)
+    box = instance.box
+    around = (
+        float(min(box[0], left)),
+        float(min(box[1], top)),
+        float(max(box[2], right)),
+        float(max(box[3], bottom)),
+    )
+    return View.around(view.picture, around, BOX_MARGIN)
 
 
-def describe_run(labels: Labels, model: dict[str, Any], device: str) -> dict[str, Any]:
+def describe_run(
+    labels: Labels, model: dict[str, Any], device: str, poses: str = "mirror", whole: bool = False
+) -> dict[str, Any]:
     """All that predictions depend on, beside the targets.
 
     Args:
         labels: what is known; the labelled pictures' content counts too.
         model: see :func:`chmnet.evaluation.predict.describe_model`.
         device: where the network computes; another one rounds differently.
+        poses: in which the targets are looked at.
+        whole: whether whole labelled pictures are matched.
     """
     digest = hashlib.sha256()
     for category in labels.categories:
@@ -109,10 +134,12 @@ def describe_run(labels: Labels, model: dict[str, Any], device: str) -> dict[str
         digest.update(repr((instance.category, str(instance.path))).encode("utf-8", "backslashreplace"))
         digest.update(hashlib.sha256(instance.path.read_bytes()).digest())
         digest.update(np.ascontiguousarray(instance.keypoints, dtype="<f8").tobytes())
+        digest.update(repr(instance.box).encode())
     return {
         "labels": digest.hexdigest(),
         "model": model,
         "device": device,
-        "bandwidth": BANDWIDTH,
+        "poses": poses,
+        "whole": whole,
         "chmnet_version": __version__,
     }

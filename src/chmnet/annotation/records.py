@@ -11,10 +11,23 @@ from chmnet.errors import InputError
 from chmnet.files import Journal
 from chmnet.geometry import Size
 
-FORMAT = "chmnet-propagation-1"
+FORMAT = "chmnet-propagation-2"
 
 POINT_DECIMALS, CONFIDENCE_DECIMALS = 3, 4
 """Numbers are rounded when they are found, so that they are the same before and after being written."""
+
+
+class Pose(NamedTuple):
+    """In which pose a picture was matched with the labelled one."""
+
+    mirrored: bool = False
+    turn: float = 0.0
+    """Degrees, counter-clockwise, after mirroring."""
+    probability: float | None = None
+    """That it is the right one; ``None``: no other was tried."""
+
+
+UPRIGHT = Pose()
 
 
 class Moved(NamedTuple):
@@ -25,6 +38,10 @@ class Moved(NamedTuple):
     """``n`` rows (x, y) in pixels; NaN where no source shows the keypoint."""
     confidence: np.ndarray
     """``n`` numbers, 0 … 1."""
+    sources: tuple[int, ...] = ()
+    """Which of the category's labelled objects they come from, the best first; empty: they were labelled."""
+    pose: Pose = UPRIGHT
+    """In which the best of them was matched; where it is mirrored, left and right were exchanged."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +125,8 @@ class PartialFile:
                     "category": moved.category,
                     "points": [None if np.isnan(row).any() else _rounded(row) for row in moved.points],
                     "confidence": moved.confidence.round(CONFIDENCE_DECIMALS).tolist(),
+                    "sources": list(moved.sources),
+                    "pose": [moved.pose.mirrored, moved.pose.turn, _rounded_probability(moved.pose)],
                 }
                 for moved in objects
             ],
@@ -134,6 +153,8 @@ class PartialFile:
                 str(entry["category"]),
                 np.array([row or (np.nan, np.nan) for row in entry["points"]], dtype=np.float64).reshape(-1, 2),
                 np.array(entry["confidence"], dtype=np.float64),
+                tuple(map(int, entry["sources"])),
+                _read_pose(*entry["pose"]),
             )
             for entry in record["objects"]
         ]
@@ -141,6 +162,14 @@ class PartialFile:
         found = Propagated(Path(record["picture"]), (int(height), int(width)), objects)
         self._found[str(record["picture"]), int(record["bytes"]), int(record["modified"])] = found
         return found
+
+
+def _rounded_probability(pose: Pose) -> float | None:
+    return None if pose.probability is None else round(pose.probability, CONFIDENCE_DECIMALS)
+
+
+def _read_pose(mirrored: bool, turn: float, probability: float | None) -> Pose:
+    return Pose(bool(mirrored), float(turn), None if probability is None else float(probability))
 
 
 def _rounded(point: np.ndarray) -> list[float]:

@@ -6,7 +6,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from chmnet.annotation.coco import doubtful_keypoints
-from chmnet.annotation.records import Propagated, mean_confidence
+from chmnet.annotation.records import Pose, Propagated, mean_confidence
 from chmnet.data.coco import Labels
 from chmnet.errors import InputError
 from chmnet.pictures import to_picture
@@ -28,7 +28,8 @@ def draw_sheet(
 ) -> Image.Image:
     """A contact sheet: framed, a few labelled pictures; then results, the lowest mean confidence first.
 
-    Numbers are those of the category's keypoints, counted from 1; hollow marks with a question mark need review.
+    Numbers are those of the category's keypoints, counted from 1; hollow marks with a question mark need review. A
+    caption says where a picture was matched mirrored or turned.
     """
     categories = {category.name: category for category in labels.categories}
     several = len(categories) > 1
@@ -47,11 +48,16 @@ def draw_sheet(
         confident = ~doubtful_keypoints(moved, result.size, minimum_confidence)
         drawing = draw_keypoints(picture, moved.points, confident, categories[moved.category].skeleton, SIDE)
         review = int(np.sum(~confident))
-        numbers = f"confidence {mean:.2f}" + (f", {review} to review" if review else "")
+        numbers = f"confidence {mean:.2f}" + (f", {review} to review" if review else "") + _pose(moved.pose)
         # The name comes last: what is too long is cut off.
         tiles.append((drawing, f"{numbers}: {_caption(result.path.name, moved.category, several)}"))
     pictures, captions = zip(*tiles, strict=True)
     return contact_sheet(pictures, captions, COLUMNS, side=None)
+
+
+def _pose(pose: Pose) -> str:
+    """How a picture was matched, where not as it is."""
+    return (", mirrored" if pose.mirrored else "") + (f", turned {pose.turn:g}°" if pose.turn else "")
 
 
 def _caption(name: str, category: str, several: bool) -> str:

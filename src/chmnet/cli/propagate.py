@@ -40,14 +40,21 @@ def propagate(
     include_sources: Annotated[
         bool, typer.Option("--include-sources", help="Put the annotated pictures into the output, too.")
     ] = False,
+    poses: io.PoseSearch = io.Poses.mirror,
+    whole: Annotated[
+        bool,
+        typer.Option("--whole", help="Match the whole annotated pictures, not only the objects' boxes."),
+    ] = False,
     device: io.Device = "auto",
     overwrite: io.Overwrite = False,
 ) -> None:
     """Copy keypoints to many other pictures.
 
     Finds the keypoints of annotated pictures in others and writes them as COCO keypoints: v = 2 where the match is
-    confident, v = 1 where a person should review it. Several annotated objects of one category vote. Every
-    category is looked for in every picture; choose with --category where the pictures show only one.
+    confident, v = 1 where a person should review it. Of several annotated objects of one category, each picture
+    takes the one that matches it best, with those that agree. Where a picture matches better mirrored, left and
+    right are exchanged by name (left_eye and right_eye, L_Eye and R_Eye). Every category is looked for in every
+    picture; choose with --category where the pictures show only one.
 
     Pictures that cannot be read are listed and skipped. After an interruption, the same command resumes where it
     stopped.
@@ -72,7 +79,8 @@ def propagate(
         raise InputError(f"there are no pictures in {', '.join(names)} beside the annotated ones")
     io.check_outputs([labels, *sources, *targets.pictures], [output, contact_sheet], overwrite=True)
     partial = PartialFile(output.with_name(output.name + ".partial"))
-    outcome, facts = _find(known, targets.pictures, partial, model, backbone_weights, device, overwrite)
+    search = {"poses": poses.value, "whole": whole}
+    outcome, facts = _find(known, targets.pictures, partial, model, backbone_weights, device, search, overwrite)
     origin = Origin(facts["name"], facts["weights_sha256"], minimum_confidence)
     document = to_coco(known, outcome.found, output, origin, include_sources)
     sheet = None if contact_sheet is None else draw_sheet(known, outcome.found, minimum_confidence)
@@ -91,6 +99,7 @@ def _find(
     model: str,
     backbone_weights: str,
     device: str,
+    search: dict[str, Any],
     overwrite: bool,
 ) -> "tuple[Outcome, dict[str, Any]]":
     """Find the keypoints with a model; also what describes the model."""
@@ -101,9 +110,9 @@ def _find(
 
     network = load_model(model or DEFAULT_MODEL, backbone_weights=backbone_weights)
     facts = describe_model(Path(model or DEFAULT_MODEL).name, network)  # the same from every folder
-    partial.start(describe_run(labels, facts, str(choose_device(device))), restart=overwrite)
+    partial.start(describe_run(labels, facts, str(choose_device(device)), **search), restart=overwrite)
     outcome = propagate(
-        labels, targets, network, partial, lambda remaining: _track(remaining, len(targets)), device
+        labels, targets, network, partial, lambda remaining: _track(remaining, len(targets)), device, **search
     )
     if not outcome.found:
         if not len(partial):
@@ -151,9 +160,10 @@ def _print(
     review = {entry["image_id"] for entry in annotations if entry["needs_review"]}
     doubtful = sum(len(entry["review_keypoints"]) for entry in annotations)
     keypoints = sum(entry["num_keypoints"] for entry in annotations)
+    mirrored = {entry["image_id"] for entry in annotations if entry.get("pose", {}).get("mirrored")}
     io.print_table(
-        ["pictures", "skipped", "to review", "keypoints", "low confidence"],
-        [[str(count) for count in (done, len(skipped), len(review), keypoints, doubtful)]],
+        ["pictures", "skipped", "mirrored", "to review", "keypoints", "low confidence"],
+        [[str(count) for count in (done, len(skipped), len(mirrored), len(review), keypoints, doubtful)]],
     )
     written = ", ".join(_printable(str(path)) for path in (output, sheet_path) if path is not None)
     typer.echo(f"wrote {written}")

@@ -192,6 +192,9 @@ class PropagationRequest(BaseModel):
     sources: list[LabelledPicture] = Field(min_length=1, max_length=20)
     targets: list[Annotated[str, Field(pattern="^[0-9a-f]{32}$")]] = Field(min_length=1, max_length=500)
     model: str = Field(DEFAULT_MODEL, max_length=200)
+    names: list[Annotated[str, Field(max_length=200)]] = Field(
+        [], max_length=500, description="Of the points, such as left_eye; they tell left from right. Empty: none."
+    )
 
 
 class PropagatedPicture(BaseModel):
@@ -204,6 +207,8 @@ class PropagatedPicture(BaseModel):
         description="Whether a person should review it: low confidence, or outside the picture."
     )
     score: float = Field(description="Mean confidence of the points.")
+    sources: list[str] = Field(description="The labelled pictures that the points come from, the best first.")
+    mirrored: bool = Field(description="Whether it was matched mirrored, and left and right were exchanged.")
 
 
 class PropagationAnswer(BaseModel):

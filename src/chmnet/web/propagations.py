@@ -12,9 +12,9 @@ from fastapi import Path as InPath
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
+from chmnet.annotation.choice import Guess, choose, make_guess
 from chmnet.annotation.coco import doubtful_keypoints
 from chmnet.annotation.records import Moved, mean_confidence
-from chmnet.annotation.vote import join_votes
 from chmnet.config import CONFIDENCE_THRESHOLD
 from chmnet.web.answers import (
     ERRORS,
@@ -57,6 +57,8 @@ class Job:
     sources: list[Labelled]
     targets: list[StoredPicture]
     model: str
+    names: list[str] = field(default_factory=list)
+    """Of the points; they tell left from right. Empty: they have none."""
     state: State = "running"
     error: str | None = None
     found: list[Moved] = field(default_factory=list)
@@ -74,7 +76,9 @@ class Jobs:
         self.service = service
         self._jobs: dict[str, Job] = {}
 
-    def start(self, owner: str, sources: list[Labelled], targets: list[StoredPicture], model: str) -> Job:
+    def start(
+        self, owner: str, sources: list[Labelled], targets: list[StoredPicture], model: str, names: list[str]
+    ) -> Job:
         """Begin to carry the points of all sources to each of the targets.
 
         Raises:
@@ -87,7 +91,7 @@ class Jobs:
             )
         for old in mine[: max(0, len(mine) - KEPT_JOBS + 1)]:
             del self._jobs[old.id]
-        job = Job(secrets.token_hex(16), owner, sources, targets, model)
+        job = Job(secrets.token_hex(16), owner, sources, targets, model, names)
         self._jobs[job.id] = job
         job.task = asyncio.get_running_loop().create_task(self._work(job))
         return job
@@ -133,22 +137,15 @@ class Jobs:
             job.state, job.error = "failed", "internal server error"
 
     async def _find(self, job: Job, target: StoredPicture) -> Moved:
-        """What all sources together say of one target; the vote is that of ``chmnet propagate``."""
-        votes = [
-            await self._vote(Pair(source.picture, target, job.model), source.points) for source in job.sources
-        ]
-        points, confidence = (np.stack(values) for values in zip(*votes, strict=True))
-        return Moved("", *join_votes(points, confidence, target.size))
+        """What the sources say of one target; the choice is that of ``chmnet propagate``."""
+        return choose("", [await self._guess(job, source, target) for source in job.sources])
 
-    async def _vote(self, pair: Pair, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    async def _guess(self, job: Job, source: Labelled, target: StoredPicture) -> Guess:
         queue = self.service.queue
         while queue.waiting >= queue.length and not queue.stopping:
             await asyncio.sleep(BUSY_SECONDS)
-        seen = ~np.isnan(points).any(axis=1)
-        matches = await queue.run(lambda: self.service.match_now(pair).result.transfer(points[seen]))
-        found, confidence = np.full(points.shape, np.nan), np.zeros(len(points))
-        found[seen], confidence[seen] = matches.target, matches.confidence
-        return found, confidence
+        pair = Pair(source.picture, target, job.model)
+        return await queue.run(lambda: make_guess(self.service.match_now(pair).result, source.points, job.names))
 
 
 # ---------------------------------------------------------------- the HTTP API
@@ -204,16 +201,23 @@ async def propagate(
 ) -> PropagationAnswer:
     """Answers at once; ask for the progress at `GET /api/propagations/{job}`.
 
-    Several labelled pictures take a vote, as those of `chmnet propagate` do.
+    Of several labelled pictures the one that matches best is taken, with those that agree, as in `chmnet
+    propagate`. Where a picture matches better mirrored, left and right are exchanged by the names of the points.
     """
     model = service.models.check(body.model)
     if len({len(source.points) for source in body.sources}) > 1:
         raise WebError(
             422, "labelled pictures have different numbers of points", "use null for points that are not visible"
         )
+    if body.names and len(body.names) != len(body.sources[0].points):
+        raise WebError(
+            422,
+            f"there are {len(body.names)} names of {len(body.sources[0].points)} points",
+            "name every point, or none",
+        )
     sources = [_labelled(source, service, session) for source in body.sources]
     targets = [service.find_picture(session, target) for target in body.targets]
-    return _answer(get_jobs(request).start(session.token, sources, targets, model))
+    return _answer(get_jobs(request).start(session.token, sources, targets, model, body.names))
 
 
 def _labelled(source: LabelledPicture, service: Service, session: Session) -> Labelled:
@@ -259,4 +263,6 @@ def _propagated(job: Job, number: int, target: StoredPicture) -> PropagatedPictu
         confidences=moved.confidence.tolist(),
         doubtful=doubtful_keypoints(moved, target.size, CONFIDENCE_THRESHOLD).tolist(),
         score=mean_confidence(moved),
+        sources=list(dict.fromkeys(job.sources[source].picture.id for source in moved.sources)),
+        mirrored=moved.pose.mirrored,
     )

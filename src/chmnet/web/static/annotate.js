@@ -122,7 +122,7 @@ export class AnnotateView {
 
   // ------------------------------------------------------------ propagation
 
-  /** Pictures whose points a person has placed or reviewed: each of them votes. */
+  /** Pictures whose points a person has placed or reviewed: each picture takes the one that matches it best. */
   labelled() { return [this.reference, ...this.items.filter((item) => item !== this.reference && item.reviewed)].filter((item) => item?.points.length).slice(0, MOST_LABELLED); }
 
   others() { return this.items.filter((item) => item !== this.reference && (!item.reviewed || item.points.length < this.names.length)); }
@@ -139,8 +139,9 @@ export class AnnotateView {
       }
       const places = (item) => this.names.map((_, index) => item.points[index]).map((point) => (point ? [point.x, point.y] : null));
       const sources = labelled.map((item) => ({ item, points: places(item) })); // as they are now: they may change during the request
+      const names = this.names.map((name) => name.slice(0, 200));
       const body = () => JSON.stringify({
-        sources: sources.map(({ item, points }) => ({ picture: item.picture.id, points })), targets: others.map((item) => item.picture.id), model: this.getModel(),
+        sources: sources.map(({ item, points }) => ({ picture: item.picture.id, points })), targets: others.map((item) => item.picture.id), model: this.getModel(), names,
       });
       const answer = await askAbout(everyone.map((item) => item.picture), () => "/api/propagations", { method: "POST", get body() { return body(); }, headers: { "Content-Type": "application/json" } });
       this.job = await answer.json();

@@ -1,0 +1,166 @@
+"""One example for each picture, with those that agree; left and right exchanged by name."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from chmnet.annotation.choice import (
+    AGREEMENT,
+    BANDWIDTH,
+    WITHOUT_COUNTERPART,
+    Guess,
+    agreement,
+    choose,
+    deformation,
+    exchange_sides,
+    make_guess,
+    match_quality,
+)
+from chmnet.annotation.records import UPRIGHT, Pose
+from chmnet.config import TransferConfig
+from chmnet.pictures import View
+from chmnet.poses import mirrored
+from chmnet.result import MatchResult
+
+CORNERS = np.array([[10.0, 10.0], [60.0, 10.0], [60.0, 40.0], [10.0, 40.0]])
+NAN = np.full(2, np.nan)
+
+
+def guess(points: np.ndarray, quality: float, confidence: float = 0.8, pose: Pose = UPRIGHT) -> Guess:
+    return Guess(points, np.where(np.isnan(points).any(axis=1), 0.0, confidence), quality, pose)
+
+
+def test_best_example_is_taken_whole_where_others_contradict_it() -> None:
+    pose = Pose(True, 0.0, 0.9)
+    best, other = guess(CORNERS, 1.0, pose=pose), guess(CORNERS[::-1], 0.9, confidence=0.99)
+    found = choose("cat", [other, best])
+    np.testing.assert_array_equal(found.points, best.points)
+    np.testing.assert_array_equal(found.confidence, best.confidence)
+    assert (found.category, found.sources, found.pose) == ("cat", (1,), pose)
+
+
+def test_agreeing_examples_are_joined_as_computed_by_hand() -> None:
+    other = CORNERS + np.array([[2, 0], [2, 0], [2, 0], [1, 1]])
+    first, second = guess(CORNERS, 1.0, 0.8), guess(other, 0.5, 0.4)
+    found = choose("cat", [first, second])
+    assert found.sources == (0, 1)
+    unit = BANDWIDTH * (50 + 51) / 2
+    near = np.exp(-((2 / unit) ** 2) / 2)
+    assert found.points[0, 0] == pytest.approx(10 + 2 * 0.4 * near / (0.8 + 0.4 * near))
+    assert found.confidence[0] == pytest.approx((0.64 + 0.16 * near) / 1.2)
+
+
+def test_one_point_elsewhere_stays_with_the_best_and_is_trusted_less() -> None:
+    shape = np.concatenate([CORNERS, CORNERS + 12])
+    other = shape.copy()
+    other[0] += 45
+    found = choose("cat", [guess(shape, 1.0), guess(other, 0.5)])
+    assert found.sources == (0, 1)
+    np.testing.assert_allclose(found.points[0], shape[0], atol=0.1)
+    assert found.confidence[0] == pytest.approx(0.4, abs=0.01)
+    assert found.confidence[1] == pytest.approx(0.8, abs=0.01)
+
+
+def test_what_the_best_does_not_show_comes_from_those_that_agree_only() -> None:
+    best = np.array([*CORNERS[:3], NAN, NAN])
+    agreeing = np.array([*CORNERS[:3] + 1, NAN, (80.0, 80.0)])
+    contradicting = np.array([*CORNERS[:3] + 60, (5.0, 5.0), (9.0, 9.0)])
+    found = choose("cat", [guess(best, 1.0), guess(contradicting, 0.9), guess(agreeing, 0.2)])
+    assert found.sources == (0, 2)
+    assert np.isnan(found.points).any(axis=1).tolist() == [False, False, False, True, False]
+    np.testing.assert_array_equal(found.points[4], (80, 80))
+    assert found.confidence[3] == 0
+
+
+def test_examples_without_a_common_keypoint_do_not_contradict() -> None:
+    first, second = guess(np.array([*CORNERS[:2], NAN]), 1.0), guess(np.array([NAN, NAN, CORNERS[2]]), 0.5)
+    assert agreement(first, second) == 1
+    np.testing.assert_array_equal(choose("cat", [first, second]).points, CORNERS[:3])
+
+
+places = arrays(np.float64, (4, 2), elements=st.floats(0, 100))
+sure = arrays(np.float64, 4, elements=st.floats(0, 1))
+
+
+@given(st.lists(st.tuples(places, sure, st.floats(-5, 5)), min_size=1, max_size=4))
+def test_places_stay_among_those_of_agreeing_examples(drawn: list[tuple[np.ndarray, np.ndarray, float]]) -> None:
+    guesses = [Guess(*each) for each in drawn]
+    found = choose("cat", guesses)
+    best = max(guesses, key=lambda each: each.quality)
+    assert guesses[found.sources[0]].quality == best.quality
+    assert all(agreement(guesses[found.sources[0]], guesses[each]) >= AGREEMENT for each in found.sources[1:])
+    used = np.stack([guesses[each].points for each in found.sources])
+    assert (found.points >= used.min(axis=0) - 1e-9).all()
+    assert (found.points <= used.max(axis=0) + 1e-9).all()
+    assert ((found.confidence >= 0) & (found.confidence <= 1 + 1e-9)).all()
+
+
+def test_agreement_of_equal_and_of_far_guesses() -> None:
+    assert agreement(guess(CORNERS, 1.0), guess(CORNERS, 0.0)) == pytest.approx(1)
+    assert agreement(guess(CORNERS, 1.0), guess(CORNERS + 500, 0.0)) < 1e-9
+
+
+# ---------------------------------------------------------------- how well an example matches
+
+
+def test_deformation_of_similar_and_of_other_shapes() -> None:
+    angle = np.radians(30)
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    even, target = np.ones(4), 3 * CORNERS @ turn.T + 7
+    assert deformation(CORNERS, target, even) == pytest.approx(0, abs=1e-9)
+    reflected = target * (-1, 1)
+    assert deformation(CORNERS, reflected, even) > 0.5
+    assert deformation(CORNERS, reflected, even, Pose(True)) == pytest.approx(0, abs=1e-9)
+    assert deformation(CORNERS, np.ones((4, 2)), even) == 1  # all in one place
+    assert deformation(CORNERS[:2], target[:2], even[:2]) == 0.5  # nothing can be said
+
+
+def test_quality_grows_with_confidence_and_falls_with_deformation() -> None:
+    crooked = CORNERS + np.array([[0, 0], [9, 9], [0, 0], [-9, 4]])
+    plain = match_quality(CORNERS, CORNERS, np.full(4, 0.6))
+    assert match_quality(CORNERS, CORNERS, np.full(4, 0.9)) > plain
+    assert match_quality(CORNERS, crooked, np.full(4, 0.6)) < plain
+    assert np.isfinite(match_quality(CORNERS, CORNERS, np.array([0.0, 1.0, 0.0, 1.0])))
+
+
+# ---------------------------------------------------------------- left and right
+
+
+def test_sides_are_exchanged_by_name() -> None:
+    points, trust = np.arange(12.0).reshape(6, 2), np.linspace(0.5, 1, 6)
+    names = ["left_eye", "right_eye", "nose", "L_Ear", "R_Ear", "left horn"]
+    moved, confidence = exchange_sides(points, trust, names)
+    np.testing.assert_array_equal(moved, points[[1, 0, 2, 4, 3, 5]])
+    np.testing.assert_array_equal(confidence[:5], trust[[1, 0, 2, 4, 3]])
+    assert confidence[5] == trust[5] * WITHOUT_COUNTERPART
+    again, _ = exchange_sides(moved, confidence, names)
+    np.testing.assert_array_equal(again, points)
+
+
+def test_two_names_for_one_part_lose_no_place() -> None:
+    moved, _ = exchange_sides(np.arange(6.0).reshape(3, 2), np.ones(3), ["left eye", "right_eye", "Left_Eye"])
+    assert not np.isnan(moved).any()
+    np.testing.assert_array_equal(moved[2], (4, 5))
+
+
+def test_guess_of_a_mirrored_target_has_its_sides_exchanged() -> None:
+    scores = 50 * torch.eye(16).view(1, 1, 4, 4, 4, 4)
+    view = View.of(np.zeros((40, 60, 3), dtype=np.uint8))
+    upright = MatchResult(scores, view, view, TransferConfig(), pose_probability=0.8)
+    result = replace(upright, target=mirrored(view))  # as if the picture were its own mirror image
+    points = np.array([[15.0, 12.0], [45.0, 12.0], NAN])
+    names = ["left_eye", "right_eye", "nose"]
+    found = make_guess(result, points, names)
+    assert found.pose == Pose(True, 0.0, 0.8)
+    np.testing.assert_allclose(found.points[:2], points[:2], atol=0.5)  # mirrored, and under the other name
+    assert np.isnan(found.points[2]).all()
+    np.testing.assert_allclose(make_guess(result, points, []).points[:2], points[[1, 0]], atol=0.5)
+    straight = make_guess(upright, points, names)
+    np.testing.assert_allclose(straight.points[:2], points[:2], atol=0.5)
+    assert straight.pose == Pose(False, 0.0, 0.8)
+    assert straight.quality == pytest.approx(found.quality)
