@@ -255,7 +255,7 @@ def test_round_trip_of_what_differs_from_the_defaults(tmp_path: Path) -> None:
         transfer=TransferConfig(gaussian_sigma=1 / 3, sampler="nearest"),
         correlation=CorrelationConfig(scales=(1 / 3,)),
         matching=ConsensusConfig(channels=(8, 1)),
-        calibration=CalibrationConfig(match=(1.0, 2.0, 3.0, 1 / 3), same_kind=(0.5,)),
+        calibration=CalibrationConfig(match=(1.0, 2.0, 3.0, 1 / 3), same_kind=(0.5, 1.0, 2.0)),
     )
     assert ModelConfig.from_toml(written(tmp_path, config.to_toml())) == config
 

@@ -38,6 +38,73 @@ def random_result(**fields: object) -> MatchResult:
     return MatchResult(correlation, config=TransferConfig(temperature=0.05), **{**views, **fields})
 
 
+# ---------------------------------------------------------------- trust
+
+NUMBERS = (2.0, *(0.1 * number for number in range(13)))
+TRUSTED = CalibrationConfig(match=NUMBERS, unmatched=NUMBERS, same_kind=(3.0, 4.0, 0.5))
+
+
+def trusted_result(**fields: object) -> MatchResult:
+    generator = torch.Generator().manual_seed(4)
+    sides = torch.rand(1, 3, 4, generator=generator), torch.rand(1, 3, 2, generator=generator)
+    known = {
+        "foreground": sides,
+        "likeness": torch.rand(1, 3, 4, 3, 2, generator=generator),
+        "facing": (0.5, -0.4),
+    }
+    return random_result(calibration=TRUSTED, **{**known, **fields})
+
+
+def test_probabilities_of_evidence() -> None:
+    result = trusted_result()
+    points = [[10.0, 20.0], [70.0, 30.0]]
+    first, *slopes = NUMBERS
+    expected = 1 / (1 + np.exp(first - result.evidence_at(points) @ slopes))
+    np.testing.assert_allclose(result.unmatched_at(points), expected, atol=1e-6)
+    assert result.clues is not None
+    unlike, scattered, *_ = result.clues.pair
+    assert result.same_kind == pytest.approx(1 / (1 + np.exp(-(3 - 4 * unlike - 0.5 * scattered))))
+    assert result.clues.pair.opposed == pytest.approx(0.2)
+
+
+def test_evidence_of_the_other_direction_is_that_of_the_exchanged_pictures() -> None:
+    result = trusted_result()
+    likeness, scores = result.likeness, result.scores.permute(0, 1, 4, 5, 2, 3)
+    assert likeness is not None
+    turned = dataclasses.replace(
+        result,
+        scores=scores,
+        source=result.target,
+        target=result.source,
+        foreground=result.foreground[::-1],
+        facing=result.facing[::-1],
+        likeness=likeness.permute(0, 3, 4, 1, 2),
+    )
+    torch.testing.assert_close(result.backward.confidence, turned.forward.confidence)
+
+
+def test_without_likeness_nothing_is_said_that_needs_it() -> None:
+    result = trusted_result(likeness=None)
+    assert result.same_kind is None
+    assert result.unmatched_at([[1, 1]]) is None
+    plain = random_result()
+    torch.testing.assert_close(result.forward.confidence, plain.forward.confidence)
+    with pytest.raises(InputError, match="match the pictures again"):
+        plain.evidence_at([[1, 1]])
+    unfitted = dataclasses.replace(trusted_result(), calibration=CalibrationConfig())
+    assert unfitted.same_kind is None
+    assert unfitted.unmatched_at([[1, 1]]) is None
+
+
+def test_saved_results_keep_what_evidence_is_made_of(tmp_path: Path) -> None:
+    result = trusted_result()
+    result.save(tmp_path / "result.safetensors")
+    loaded = MatchResult.load(tmp_path / "result.safetensors")
+    assert loaded.same_kind == result.same_kind
+    np.testing.assert_array_equal(loaded.unmatched_at([[9, 9]]), result.unmatched_at([[9, 9]]))
+    torch.testing.assert_close(loaded.forward.confidence, result.forward.confidence)
+
+
 # ---------------------------------------------------------------- flow and confidence
 
 
@@ -368,7 +435,7 @@ def test_control_a_sound_file_is_read(tmp_path: Path) -> None:
     ("stored", "calibration"),
     [
         ("[1, 2, 3, 4]", CalibrationConfig(match=(1, 2, 3, 4))),
-        ('{"same_kind": [1, 2]}', CalibrationConfig(same_kind=(1, 2))),
+        ('{"same_kind": [1, 2, 3]}', CalibrationConfig(same_kind=(1, 2, 3))),
     ],
 )
 def test_calibrations_of_files(tmp_path: Path, stored: str, calibration: CalibrationConfig) -> None:
@@ -397,6 +464,9 @@ def test_calibrations_of_files(tmp_path: Path, stored: str, calibration: Calibra
         (SOUND, metadata(config="[]"), "damaged"),
         (SOUND, metadata(scales="[]"), "scales"),
         (SOUND, metadata(scales="[NaN]"), "scales"),
+        (SOUND, metadata(facing="[1]"), "damaged"),
+        ({**SOUND, "likeness": torch.rand(1, 2, 2)}, metadata(), "likeness has the shape"),
+        ({**SOUND, "likeness": torch.full((1, 1, 1, 1, 1), torch.nan)}, metadata(), "likeness is not all finite"),
         ({**SOUND, "scale_pairs": torch.zeros(3)}, metadata(), "scale pairs"),
         ({**SOUND, "scale_pairs": torch.ones(1, 1, 1, 1, 1, dtype=torch.complex64)}, metadata(), "scale pairs"),
         ({**SOUND, "scale_pairs": torch.full((1, 1, 1, 1, 1), 7)}, metadata(), "does not have"),

@@ -15,6 +15,11 @@ from chmnet.tables import TomlConfig, check_range
 MAX_CELLS = 20_000
 """Largest grid of a configuration: its correlation takes 1.6 GB."""
 
+PLAIN_CALIBRATION = 4
+"""How many numbers the calibration of a match had at first: position maps alone were its evidence."""
+CALIBRATION_NUMBERS = {"match": (PLAIN_CALIBRATION, 14), "unmatched": (14,), "same_kind": (3,)}
+"""How many numbers each calibration may have, if it has any."""
+
 CONFIDENCE_THRESHOLD = 0.5
 """Matches of at least this confidence are confident: they are drawn filled, and not marked for review."""
 
@@ -199,9 +204,9 @@ class CalibrationConfig(TomlConfig):
     """What ``chmnet calibrate`` found: each a logit without evidence, and slopes; empty: not fitted."""
 
     match: tuple[float, ...] = ()
-    """That a match is right. Empty: confidence is cycle consistency; see :mod:`chmnet.ops.transfer`."""
+    """That a match is right. Empty: confidence is cycle consistency; see :mod:`chmnet.ops.evidence`."""
     unmatched: tuple[float, ...] = ()
-    """That a point has no match."""
+    """That a point has a match at all."""
     same_kind: tuple[float, ...] = ()
     """That two pictures show the same kind of thing."""
     pose: tuple[float, ...] = ()
@@ -209,10 +214,11 @@ class CalibrationConfig(TomlConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if len(self.match) not in (0, 4):
-            raise ConfigError(f"the calibration of a match must be four numbers or none, got {len(self.match)}")
         for name, numbers in vars(self).items():
-            check_range(f"the length of calibration.{name}", len(numbers), maximum=32)
+            lengths = CALIBRATION_NUMBERS.get(name, range(33))
+            if numbers and len(numbers) not in lengths:
+                known = " or ".join(map(str, lengths)) if name in CALIBRATION_NUMBERS else "at most 32"
+                raise ConfigError(f"calibration.{name} must be {known} numbers or none, got {len(numbers)}")
             for number in numbers:
                 check_range(f"calibration.{name}", number, minimum=-100, maximum=100)
 

@@ -293,6 +293,7 @@ class Matcher:
         sides = self._pyramid(source), self._pyramid(target)
         with torch.inference_mode():
             scores, pairs = model.head.match(*sides, scales, filtered, pieces)
+            likeness = model.head.likeness(*sides)
         return MatchResult(
             scores,
             source.view,
@@ -301,9 +302,16 @@ class Matcher:
             config.calibration,
             scale_pairs=pairs,
             scales=tuple(model.head.scales),
+            likeness=likeness,
+            facing=(_across(source), _across(target)),
             pose_probability=probability,
             foreground=(source.foreground, target.foreground),
         )
+
+
+def _across(side: Features) -> float | None:
+    """Whether the thing faces left (−1) or right (1), if the model can tell."""
+    return None if side.facing is None else side.facing[0]
 
 
 def _inside(picture: Matchable, box: Box | None) -> Matchable:

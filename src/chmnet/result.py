@@ -18,13 +18,11 @@ from chmnet.features import describe_view
 from chmnet.geometry import Size, check_points, grid_points, normalised_to_pixels, pixels_to_normalised, spread_out
 from chmnet.nn.foreground import best_matches
 from chmnet.ops.correlation import exchange
+from chmnet.ops.evidence import Clues, calibrated, confidence_map, gather_clues, match_evidence
 from chmnet.ops.transfer import (
     Located,
     PositionMap,
-    border_trust,
-    confidence_map,
     locate,
-    match_evidence,
     match_probabilities,
     match_scores,
     nearest_cell,
@@ -84,6 +82,10 @@ class MatchResult:
     """The scales that the model votes over."""
     keypoints: Matches | None = field(default=None, repr=False)
     """The points that were asked for when matching, if any."""
+    likeness: Tensor | None = field(default=None, repr=False)
+    """``1 hs ws ht wt``: cosine of every pair of positions of the feature grids, before any vote."""
+    facing: tuple[float | None, float | None] = (None, None)
+    """Which way the things in source and target face, −1 left … 1 right, if the model can tell."""
     pose_probability: float | None = None
     """That the target was seen in the right pose; ``None``: only one was tried. ``target`` says which."""
     foreground: tuple[Tensor | None, Tensor | None] = field(default=(None, None), repr=False)
@@ -121,7 +123,7 @@ class MatchResult:
     @property
     def nbytes(self) -> int:
         """Memory of the scores."""
-        return self.scores.nbytes + (0 if self.scale_pairs is None else self.scale_pairs.nbytes)
+        return sum(each.nbytes for each in (self.scores, self.scale_pairs, self.likeness) if each is not None)
 
     @_lazy
     def _there(self) -> Located:
@@ -139,21 +141,34 @@ class MatchResult:
     @_lazy
     def forward(self) -> PositionMap:
         """Where every position of the source grid lies in the target view, normalised, and its confidence."""
-        confidence = confidence_map(self._there, self._back.positions, self.calibration.match)
+        confidence = confidence_map(self._there, self._back.positions, self.clues, self.calibration.match)
         return PositionMap(self._there.positions[0], confidence[0])
 
     @_lazy
     def backward(self) -> PositionMap:
         """Where every position of the target grid lies in the source view, normalised, and its confidence."""
-        confidence = confidence_map(self._back, self._there.positions, self.calibration.match)
+        clues = None if self.clues is None else self.clues.exchanged()
+        confidence = confidence_map(self._back, self._there.positions, clues, self.calibration.match)
         return PositionMap(self._back.positions[0], confidence[0])
+
+    @_lazy
+    def clues(self) -> Clues | None:
+        """What the pictures show beside the scores; ``None`` without their likeness."""
+        return gather_clues(self.likeness, self.foreground, self.facing)
+
+    @property
+    def same_kind(self) -> float | None:
+        """The probability that both pictures show the same kind of thing; ``None``: it was not fitted."""
+        if self.clues is None or not self.calibration.same_kind:
+            return None
+        return float(calibrated(torch.tensor(self.clues.pair[:2]).double(), self.calibration.same_kind))
 
     @property
     def confidence(self) -> Float32[np.ndarray, "hs ws"]:
         """How far the match of every position of the source grid can be trusted, 0 … 1.
 
         Of a calibrated model, such as the default one, about the share of such matches that are right, that is
-        within a tenth of the picture; see :func:`chmnet.ops.transfer.confidence_map`.
+        within a tenth of the thing's longer side; see :mod:`chmnet.ops.evidence`.
         """
         return self.forward.confidence.float().cpu().numpy()
 
@@ -174,14 +189,18 @@ class MatchResult:
         """As :meth:`transfer`, but only the points of the target: half the work."""
         return self.target.to_picture(self._read(self._positions, check_points(points)), inside=True)
 
-    def evidence_at(self, points: ArrayLike) -> tuple[Float64[np.ndarray, "n 3"], Float64[np.ndarray, " n"]]:
-        """What speaks against the match of each point, and how far its place in the target can be trusted.
+    def unmatched_at(self, points: ArrayLike) -> Float64[np.ndarray, " n"] | None:
+        """The probability that each point has no match: hidden in the target, or outside; ``None``: not fitted."""
+        if self.clues is None or not self.calibration.unmatched:
+            return None
+        evidence = torch.from_numpy(self.evidence_at(points))
+        return 1 - calibrated(evidence, self.calibration.unmatched).numpy()
 
-        See :func:`chmnet.ops.transfer.match_evidence` and :func:`chmnet.ops.transfer.border_trust`.
-        """
-        rows, back = check_points(points), self._back.positions
-        border = border_trust(self._there.positions, (back.shape[1], back.shape[2]))[..., None]
-        return self._read(match_evidence(self._there, back), rows), self._read(border, rows)[:, 0]
+    def evidence_at(self, points: ArrayLike) -> Float64[np.ndarray, "n 13"]:
+        """What speaks against the match of each point, as :func:`chmnet.ops.evidence.match_evidence` says."""
+        if self.clues is None:
+            raise InputError("this result does not hold what evidence is made of; match the pictures again")
+        return self._read(match_evidence(self._there, self._back.positions, self.clues), check_points(points))
 
     def scores_at(self, source: ArrayLike, target: ArrayLike) -> Float32[np.ndarray, " n"]:
         """Score of each match of a point of the source with one of the target, on the nearest grid positions."""

@@ -33,6 +33,7 @@ def save_result(fields: dict[str, Any], path: str | Path, overwrite: bool = Fals
         "config": fields["config"].to_dict(),
         "calibration": fields["calibration"].to_dict(),
         "scales": fields["scales"],
+        "facing": fields["facing"],
         "pose_probability": fields["pose_probability"],
     }
     metadata = {"format": FORMAT, "chmnet_version": __version__}
@@ -43,6 +44,8 @@ def save_result(fields: dict[str, Any], path: str | Path, overwrite: bool = Fals
     for name, foreground in zip(_FOREGROUND, fields["foreground"], strict=True):
         if foreground is not None:
             tensors[name] = foreground.clone()  # both may be one tensor
+    if fields["likeness"] is not None:
+        tensors["likeness"] = fields["likeness"]
     if fields["keypoints"] is not None:  # copies: two of them may be one array, which cannot be saved
         tensors |= {name: torch.tensor(rows) for name, rows in zip(_KEYPOINTS, fields["keypoints"], strict=True)}
     write_tensors(path, tensors, metadata, overwrite)
@@ -96,6 +99,8 @@ def _build(tensors: dict[str, Tensor], metadata: dict[str, str]) -> dict[str, An
         "calibration": CalibrationConfig.from_dict(calibration),
         "scale_pairs": _scale_pairs(tensors.get("scale_pairs"), len(scales) ** 2),
         "scales": scales,
+        "likeness": _likeness(tensors.get("likeness")),
+        "facing": _facing(json.loads(metadata.get("facing", "[null, null]"))),
         "keypoints": _keypoints(tensors),
         "pose_probability": _probability(json.loads(metadata.get("pose_probability", "null"))),
         "foreground": tuple(check_foreground(tensors.get(name)) for name in _FOREGROUND),
@@ -106,6 +111,19 @@ def _probability(value: Any) -> float | None:
     if value is not None and not (type(value) in (int, float) and 0 <= value <= 1):
         raise ValueError(f"its pose has the probability {value!r}")
     return value
+
+
+def _facing(sides: list[float | None]) -> tuple[float | None, float | None]:
+    source, target = (None if side is None else max(-1.0, min(1.0, float(side))) for side in sides)
+    return source, target
+
+
+def _likeness(values: Tensor | None) -> Tensor | None:
+    if values is not None and (values.dim() != 5 or len(values) != 1 or 0 in values.shape):
+        raise ValueError(f"its likeness has the shape {list(values.shape)}")
+    if values is not None and not (values.is_floating_point() and values.isfinite().all()):
+        raise ValueError("its likeness is not all finite numbers")
+    return values
 
 
 def _scale_pairs(pairs: Tensor | None, count: int) -> Tensor | None:

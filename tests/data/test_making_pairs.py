@@ -38,6 +38,8 @@ def test_only_keypoints_that_both_show() -> None:
     assert len(pairs) == 1
     assert pairs[0].keypoint_names == ("b", "c", "d")
     np.testing.assert_array_equal(pairs[0].source.keypoints, [[1, 2], [2, 3], [3, 4]])
+    only_source = 0 if pairs[0].source.path.name == "1" else 4
+    np.testing.assert_array_equal(pairs[0].unmatched, [[only_source, only_source + 1]])
 
 
 def test_never_two_objects_of_one_image_or_of_two_categories() -> None:

@@ -1,8 +1,8 @@
 """Fitting a confidence to annotated pairs."""
 
+import dataclasses
 import itertools
 import json
-import math
 from pathlib import Path
 
 import numpy as np
@@ -15,18 +15,20 @@ from chmnet.cli.main import app
 from chmnet.config import BackboneConfig, CalibrationConfig, TransferConfig
 from chmnet.data.pairs import AnnotatedImage, Pair
 from chmnet.errors import ChmnetError, ConfigError, InputError, WeightsError
-from chmnet.evaluation.calibrate import collect_evidence, fit_calibration, recalibrated
+from chmnet.evaluation.calibrate import (
+    BACKGROUND,
+    BOTH,
+    HIDDEN,
+    OTHER,
+    collect_evidence,
+    fit_calibration,
+    fit_logistic,
+    probabilities,
+    thing_side,
+)
 from chmnet.files import read_tensors
 from chmnet.nn import CHMNet
-from chmnet.ops.correlation import exchange
-from chmnet.ops.transfer import (
-    Located,
-    calibrated,
-    confidence_map,
-    locate,
-    match_evidence,
-    soft_argmax,
-)
+from chmnet.ops.evidence import calibrated
 from chmnet.training.synthetic import Texture
 from chmnet.weights import load_model, save_calibrated, save_model
 from chmnet.weights.models import read_notes
@@ -45,12 +47,12 @@ def draw(generator: np.random.Generator, slopes: tuple[float, ...], count: int =
 def test_the_numbers_that_made_the_data_are_found_again() -> None:
     truth = (2.0, 1.5, 0.7, 0.4)
     evidence, _, right = draw(np.random.default_rng(0), truth)
-    np.testing.assert_allclose(fit_calibration(evidence, right), truth, atol=0.15)
+    np.testing.assert_allclose(fit_logistic(evidence, right), truth, atol=0.15)
 
 
 def test_evidence_against_never_speaks_for_a_match() -> None:
     evidence, _, right = draw(np.random.default_rng(0), (0.5, 1.0, -1.0, 0.0))
-    fitted = fit_calibration(evidence, right)
+    fitted = fit_logistic(evidence, right)
     assert fitted[1] > 0.5
     assert fitted[2] == 0
     assert min(fitted[1:]) >= 0
@@ -59,7 +61,7 @@ def test_evidence_against_never_speaks_for_a_match() -> None:
 def logistic_fit(inputs: np.ndarray, right: np.ndarray, ridge: float = 1e-3) -> tuple[float, np.ndarray]:
     """The regularised loss and the weights of a logistic regression without bounds, by Newton's method."""
     columns = np.column_stack([np.ones(len(inputs)), inputs])
-    penalty = ridge * np.diag([0.0] + [1.0] * inputs.shape[1])
+    penalty = ridge * np.diag([0.0, *inputs.var(axis=0)])  # as if each kind of evidence varied by one
     weights = np.zeros(columns.shape[1])
     for _ in range(40):
         probability = 1 / (1 + np.exp(-columns @ weights))
@@ -96,14 +98,14 @@ def correlated(seed: int) -> tuple[np.ndarray, np.ndarray]:
 def test_the_fit_is_the_best_one_within_the_bounds(seed: int) -> None:
     """At 11, 60 and 151 a gradient method may stop near a bound."""
     evidence, right = correlated(seed)
-    np.testing.assert_allclose(fit_calibration(evidence, right), best_bounded_fit(evidence, right), atol=1e-5)
+    np.testing.assert_allclose(fit_logistic(evidence, right), best_bounded_fit(evidence, right), atol=1e-5)
 
 
 def test_a_slope_that_is_negative_without_bounds_may_be_positive_within_them() -> None:
     """Leaving out every negative slope at once, and fitting the others again, misses this optimum."""
     evidence, right = correlated(60)
     _, free = logistic_fit(-evidence, right)
-    fitted = fit_calibration(evidence, right)
+    fitted = fit_logistic(evidence, right)
     assert free[2] < 0
     assert fitted[2] > 0.3
     assert fitted[1] == fitted[3] == 0
@@ -112,68 +114,33 @@ def test_a_slope_that_is_negative_without_bounds_may_be_positive_within_them() -
 @pytest.mark.parametrize("right", [np.ones(60, bool), np.zeros(60, bool)], ids=["all right", "all wrong"])
 def test_nothing_to_tell_apart(right: np.ndarray) -> None:
     with pytest.raises(InputError, match="correct and wrong matches"):
-        fit_calibration(np.random.default_rng(0).uniform(size=(60, 3)), right)
+        fit_logistic(np.random.default_rng(0).uniform(size=(60, 3)), right)
 
 
-# ---------------------------------------------------------------- evidence and the map
+def test_weights_are_worth_repetitions() -> None:
+    evidence, right = correlated(1)
+    counts = np.random.default_rng(0).integers(1, 4, len(right))
+    repeated = np.repeat(np.arange(len(right)), counts)
+    weighted = fit_logistic(evidence, right, counts.astype(float))
+    np.testing.assert_allclose(weighted, fit_logistic(evidence[repeated], right[repeated]), atol=0.01)
 
 
-def maps(correlation: torch.Tensor, config: TransferConfig) -> tuple[Located, torch.Tensor]:
-    return locate(correlation, config), soft_argmax(exchange(correlation), config)
-
-
-def test_nothing_speaks_against_the_identity() -> None:
-    identity = 1000 * torch.eye(36).view(1, 1, 6, 6, 6, 6)
-    config = TransferConfig()
-    torch.testing.assert_close(match_evidence(*maps(identity, config)), torch.zeros(1, 6, 6, 3))
-
-
-def test_evidence_tells_what_is_wrong() -> None:
-    correlation = 1000 * torch.eye(49).view(1, 1, 7, 7, 7, 7)
-    correlation[0, 0, 1, 1] = 0  # one position without any preference
-    correlation[0, 0, 5, 5] = 0
-    correlation[0, 0, 5, 5, 0, 0] = 999  # one that goes far away, where another is answered
-    config = TransferConfig()
-    miss, spread, roughness = match_evidence(*maps(correlation, config))[0].unbind(-1)
-    assert spread[1, 1] == pytest.approx(1)
-    assert spread[3, 3] == pytest.approx(0, abs=1e-6)
-    assert miss[5, 5] == pytest.approx(np.log1p(np.hypot(5, 5)), rel=1e-3)
-    assert roughness[5, 5] > 1
-    assert roughness[5, 0] == pytest.approx(0, abs=1e-3)  # none of its neighbours moves
-
-
-def test_the_map_is_calibrated_where_the_configuration_says_so() -> None:
-    """The identity on 9×9 cells, where one cell goes two cells to the right and one has no preference."""
-    correlation = 1000 * torch.eye(81).view(1, 1, 9, 9, 9, 9)
-    correlation[0, 0, 4, 3] = 0
-    correlation[0, 0, 4, 3, 4, 5] = 1000  # the cell there answers that it belongs to (4, 5) as much as to (4, 3)
-    correlation[0, 0, 1, 7] = 0  # ends in the middle, which answers that it belongs to itself
-    first, *slopes = calibration = (2.0, 1.0, 0.5, 0.25)
-    config = TransferConfig(gaussian_sigma=0)
-    found = confidence_map(*maps(correlation, config), calibration)[0]
-
-    def expected(miss: float, entropy: float, roughness: float, border: float) -> float:
-        logit = first - slopes[0] * math.log1p(miss) - slopes[1] * entropy - slopes[2] * math.log1p(roughness)
-        return (1 - 0.6 * math.exp(-(border**2) / 2)) / (1 + math.exp(-logit))
-
-    # Of 25 displacements one is (2, 0): it differs from their mean by 48 / 25, the others by 2 / 25.
-    assert found[4, 3] == pytest.approx(expected(miss=1, entropy=0, roughness=48 / 25, border=4 - 1), rel=1e-4)
-    assert found[6, 4] == pytest.approx(expected(miss=0, entropy=0, roughness=2 / 25, border=2), rel=1e-4)
-    # At (1, 7) sixteen cells of the grid are near; the displacement (-3, 3) of one is left out of their mean.
-    far = math.hypot(3, 3)
-    assert found[1, 7] == pytest.approx(expected(far, 1, far * 15 / 16, border=4), rel=1e-4)
-    plain = confidence_map(*maps(correlation, config))[0]
-    assert plain[1, 7] == pytest.approx(math.exp(-(far**2) / (2 * 1.5**2)) * (1 - 0.6 * math.exp(-8)), rel=1e-4)
-    assert plain[8, 8] == pytest.approx(0.4)
+def test_evidence_that_never_changes_has_no_slope() -> None:
+    evidence, right = correlated(1)
+    evidence[:, 1] = 0.7
+    fitted = fit_logistic(evidence, right)
+    assert fitted[2] == 0
+    np.testing.assert_allclose(fitted[:2], fit_logistic(evidence[:, [0, 2]], right)[:2], atol=1e-4)
 
 
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"match": (1.0,)}, "four numbers or none, got 1"),
+        ({"match": (1.0,)}, "calibration.match must be 4 or 14 numbers or none, got 1"),
+        ({"unmatched": (1.0,) * 4}, "calibration.unmatched must be 14 numbers or none, got 4"),
         ({"match": (1.0, 2.0, 3.0, float("nan"))}, "calibration.match must be a finite number"),
-        ({"same_kind": (1.0, 1e9)}, "calibration.same_kind must be at most 100"),
-        ({"pose": (1.0,) * 33}, "length of calibration.pose must be at most 32, got 33"),
+        ({"same_kind": (1.0, 1e9, 0.0)}, "calibration.same_kind must be at most 100"),
+        ({"pose": (1.0,) * 33}, "calibration.pose must be at most 32 numbers or none, got 33"),
     ],
 )
 def test_calibrations_that_are_none(fields: dict[str, tuple[float, ...]], words: str) -> None:
@@ -207,37 +174,93 @@ def textures(folder: Path, count: int = 6) -> list[Pair]:
         Texture(seed=number).picture((96, 128)).save(path)
         points = generator.uniform(10, 80, (12, 2))
         truth = points + np.where(np.arange(12) % 2, 0, 60)[:, None]
-        pairs.append(Pair(str(number), "texture", AnnotatedImage(path, points), AnnotatedImage(path, truth)))
+        source = AnnotatedImage(path, points, box=(5, 5, 85, 85))
+        kind = "stone(A)" if number % 2 else "wood"
+        pairs.append(Pair(str(number), kind, source, AnnotatedImage(path, truth), unmatched=points[:3]))
     return pairs
 
 
 def test_evidence_is_collected_at_keypoints(tmp_path: Path, model: CHMNet) -> None:
-    found = collect_evidence(textures(tmp_path), model)
-    assert found.evidence.shape == (72, 3)
-    assert found.confidence.shape == found.correct.shape == (72,)
-    assert found.correct[1::2].mean() > 0.75  # what belongs together is found, mostly
-    assert not found.correct[::2].any()
+    pairs = textures(tmp_path)
+    found = collect_evidence([pairs[:3], pairs[3:]], model)
+    plain = found.plain
+    assert found.evidence.shape == (len(found.case), 13)
+    assert plain.sum() == 72
+    assert found.correct[plain][1::2].mean() > 0.7  # what belongs together is found, mostly
+    assert not found.correct[plain][::2].any()
+    assert not found.correct[found.mirrored & (found.case == BOTH)].all()
+    # Six pairs as they are and mirrored, and three with another kind of thing: 15 points each there.
+    assert (found.case == HIDDEN).sum() == 2 * 6 * 3
+    assert (found.case == OTHER).sum() == 3 * 15
+    assert (found.case == BACKGROUND).sum() == 15 * 4
+    assert found.same.sum() == 12
+    assert (~found.same).sum() == 3
+    assert np.isnan(found.unmatched).all()
+    assert np.isnan(found.same_kind).all()
+    assert sorted(set(found.group)) == sorted(set(found.pair_group)) == [0, 1]
+    same, other = (found.pairs[found.same == kind, 0].mean() for kind in (True, False))
+    assert same < other
+
+
+def test_one_category_has_no_pairs_of_different_kinds(tmp_path: Path, model: CHMNet) -> None:
+    pairs = [
+        dataclasses.replace(pair, category=kind) for pair, kind in zip(textures(tmp_path), "ABABAB", strict=True)
+    ]
+    alike = [dataclasses.replace(pair, category=f"car({pair.category})") for pair in pairs]
+    assert collect_evidence([alike], model).same.all()
+
+
+def test_what_the_pairs_do_not_tell_stays(tmp_path: Path, model: CHMNet) -> None:
+    old = CalibrationConfig(match=(1.0, 2.0, 3.0, 4.0), same_kind=(7.0, 8.0, 9.0), pose=(0.5,))
+    fitted = fit_calibration(collect_evidence([textures(tmp_path)], model), [1.0], old)
+    assert len(fitted.match) == len(fitted.unmatched) == 14
+    assert fitted.same_kind == (7.0, 8.0, 9.0)  # three pairs of different kinds are too few
+    assert fitted.pose == (0.5,)
+
+
+def test_a_data_set_of_no_weight_does_not_count(tmp_path: Path, model: CHMNet) -> None:
+    pairs = textures(tmp_path, count=8)
+    wrong = [
+        dataclasses.replace(pair, target=dataclasses.replace(pair.target, keypoints=pair.target.keypoints + 40))
+        for pair in pairs
+    ]
+    alone = fit_calibration(collect_evidence([pairs], model), [1.0], CalibrationConfig())
+    ignored = fit_calibration(collect_evidence([pairs, wrong], model), [1.0, 0.0], CalibrationConfig())
+    counted = fit_calibration(collect_evidence([pairs, wrong], model), [1.0, 1.0], CalibrationConfig())
+    evidence = np.zeros((1, 13))
+    first, second, third = (probabilities(evidence, each.match)[0] for each in (alone, ignored, counted))
+    assert first == pytest.approx(second, abs=0.05)
+    assert third < first - 0.05
 
 
 def test_predicted_confidences_of_another_calibration_are_those_of_the_calibrated_model(
     tmp_path: Path, model: CHMNet
 ) -> None:
     """A sampler of one cell: else a mean of logistic functions is compared with the function of a mean."""
-    pairs, calibration = textures(tmp_path), (3.0, 1.0, 0.5, 0.5)
+    pairs = textures(tmp_path)
+    numbers = (3.0, 1.0, 0.5, 0.5, 1.0, 2.0, 1.0, 0.5, 0.5, 0.2, 0.3, 0.1, 0.1, 0.1)
+    calibration = CalibrationConfig(match=numbers, unmatched=numbers, same_kind=(3.0, 4.0, 0.5))
     path, after = tmp_path / "model.safetensors", tmp_path / "calibrated.safetensors"
     plain = CHMNet(model.config.replace(transfer={"sampler": "nearest"})).eval()
     plain.load_state_dict(model.state_dict())
     save_model(plain, path)
-    save_calibrated(path, CalibrationConfig(match=calibration), after, "")
-    predicted = recalibrated(collect_evidence(pairs, plain), calibration)
-    found = collect_evidence(pairs, load_model(after))
-    assert found.border.min() < 0.9  # some lie where the border counts
-    np.testing.assert_allclose(predicted, found.confidence, atol=1e-4)
+    save_calibrated(path, calibration, after, "")
+    before = collect_evidence([pairs], plain)
+    found = collect_evidence([pairs], load_model(after))
+    np.testing.assert_allclose(probabilities(before.evidence, numbers), found.confidence, atol=1e-4)
+    np.testing.assert_allclose(1 - probabilities(before.evidence, numbers), found.unmatched, atol=1e-4)
+    np.testing.assert_allclose(probabilities(before.pairs, calibration.same_kind), found.same_kind, atol=1e-4)
+
+
+def test_the_side_of_a_thing() -> None:
+    points = np.array([[10.0, 20.0], [40.0, 80.0]])
+    assert thing_side(AnnotatedImage(Path("a.png"), points)) == 60
+    assert thing_side(AnnotatedImage(Path("a.png"), points, box=(0, 0, 90, 85))) == 90
 
 
 def test_too_few_keypoints(tmp_path: Path, model: CHMNet) -> None:
     with pytest.raises(InputError, match="the pairs have 12 keypoints; a calibration needs at least 50"):
-        collect_evidence(textures(tmp_path, count=1), model)
+        collect_evidence([textures(tmp_path, count=1)], model)
 
 
 def test_a_calibrated_file_differs_in_nothing_else(tmp_path: Path, model: CHMNet) -> None:
@@ -282,12 +305,13 @@ def test_the_command(tmp_path: Path, model: CHMNet) -> None:
     assert result.exit_code == 0, result.output
     assert "calibration error" in result.output
     config = json.loads(read_tensors(output)[1]["config"])
-    assert len(config["calibration"]["match"]) == 4
+    assert len(config["calibration"]["match"]) == 14
     measured = run(output, *data, "--plot", tmp_path / "reliability.png", "--json", tmp_path / "figures.json")
     assert measured.exit_code == 0, measured.output
     figures = json.loads((tmp_path / "figures.json").read_text())
     assert figures["pairs"] == 6
-    assert len(figures["calibration"]) == 4
+    assert len(figures["calibration"]["match"]) == 14
+    assert "AUROC of the same kind of thing" in figures["now"]
     assert 0 <= figures["now"]["calibration_error"] <= 1
     with Image.open(tmp_path / "reliability.png") as picture:
         assert picture.size == (750, 510)
@@ -303,14 +327,19 @@ def test_the_command(tmp_path: Path, model: CHMNet) -> None:
         (["hough-prior", "--plot", "no/plot.png"], "no such folder"),
         (["wonder"], "there is no model 'wonder'"),
         (["nearest-neighbour", "--dataset", "wonder"], "there is no data set 'wonder'"),
-        (["nearest-neighbour", "--split", "val"], "has no split 'val'"),
+        (
+            ["nearest-neighbour", "--weight", "1", "--weight", "2"],
+            "give --weight once, or once for each of 1 data",
+        ),
     ],
 )
 def test_mistakes_write_nothing(
     arguments: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    result = run(*arguments[:1], "--dataset", "pf-willow", "--root", ".", "--split", "test", *arguments[1:])
+    usual = {"--dataset": "pf-willow", "--root": ".", "--split": "test"}
+    others = [word for name, value in usual.items() if name not in arguments for word in (name, value)]
+    result = run(*arguments, *others)
     assert isinstance(result.exception, ChmnetError)
     assert words in str(result.exception)
     assert list(tmp_path.iterdir()) == []

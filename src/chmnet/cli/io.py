@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 import typer.core
 
+from chmnet.config import CONFIDENCE_THRESHOLD
 from chmnet.errors import InputError
 from chmnet.files import atomic_path, check_writable
 
@@ -252,7 +253,9 @@ def check_box(box: Box | None, path: Path, width: int, height: int) -> None:
 
 
 def print_pose(result: "MatchResult") -> None:
-    """Say on standard error when the target was matched mirrored or turned."""
+    """Say on standard error when the target was matched mirrored or turned, or shows something else, it seems."""
+    if result.same_kind is not None and result.same_kind < CONFIDENCE_THRESHOLD:
+        typer.echo(f"the pictures seem to show different things, {1 - result.same_kind:.0%} sure", err=True)
     view, probability = result.target, result.pose_probability
     how = ["mirrored"] * view.mirrored + [f"turned by {view.turn:g}° counter-clockwise"] * (view.turn != 0)
     if how and probability is not None:

@@ -111,11 +111,12 @@ def match(
 
 
 def _document(found: "Matches", result: "MatchResult", source: Path, target: Path, model: str) -> dict[str, Any]:
+    unmatched = result.unmatched_at(found.source)
+    hidden = [None] * len(found.source) if unmatched is None else unmatched.tolist()
     rows = [
-        {"source": a, "target": b, "confidence": round(c, 4)}
-        for a, b, c in zip(found.source.tolist(), found.target.tolist(), found.confidence.tolist(), strict=True)
+        {"source": a, "target": b, "confidence": _rounded(c), "unmatched": _rounded(d)}
+        for a, b, c, d in zip(*(column.tolist() for column in found), hidden, strict=True)
     ]
-    probability = result.pose_probability
     return {
         "source": source.name,
         "target": target.name,
@@ -126,11 +127,16 @@ def _document(found: "Matches", result: "MatchResult", source: Path, target: Pat
         "pose": {
             "mirrored": result.target.mirrored,
             "turn": result.target.turn,
-            "probability": probability if probability is None else round(probability, 4),
+            "probability": _rounded(result.pose_probability),
         },
+        "same_kind": _rounded(result.same_kind),
         "model": model,
         "matches": rows,
     }
+
+
+def _rounded(probability: float | None) -> float | None:
+    return None if probability is None else round(probability, 4)
 
 
 def _print_matches(found: "Matches") -> None:

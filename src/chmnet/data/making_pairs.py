@@ -145,7 +145,8 @@ def _candidates(group: list[Instance], minimum_common: int) -> np.ndarray:
 
 
 def _make_pair(source: Instance, target: Instance) -> Pair:
-    both = ~np.isnan(source.keypoints).any(axis=1) & ~np.isnan(target.keypoints).any(axis=1)
+    here, there = (~np.isnan(side.keypoints).any(axis=1) for side in (source, target))
+    both = here & there
     names = tuple(name for name, seen in zip(source.keypoint_names, both, strict=True) if seen)
     sides = [AnnotatedImage(side.path, side.keypoints[both], side.box) for side in (source, target)]
     return Pair(
@@ -155,4 +156,5 @@ def _make_pair(source: Instance, target: Instance) -> Pair:
         target=sides[1],
         keypoint_names=names,
         origin=f"{source.origin} and {target.origin}",
+        unmatched=source.keypoints[here & ~there],
     )

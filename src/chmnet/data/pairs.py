@@ -43,6 +43,8 @@ class Pair:
     """SPair-71k's difficulty: viewpoint, scale, truncation, occlusion; else empty."""
     origin: str = ""
     """File and line the pair was read from, for messages."""
+    unmatched: np.ndarray = field(default_factory=lambda: np.zeros((0, 2)))
+    """Keypoints of the source that the target does not show: ``n`` rows (x, y), where the data set says."""
 
 
 def image_names(pair: Pair) -> frozenset[str]:

@@ -163,6 +163,10 @@ class MatchingHead(nn.Module):
         ]
         return torch.stack(rows, dim=2)
 
+    def likeness(self, source: Pyramid, target: Pyramid) -> Float[Tensor, "b hs ws ht wt"]:
+        """Cosine of all features of two images at their own scale, before any vote."""
+        return cosine_correlation(source.levels[self.nearest], target.levels[self.nearest])[:, 0]
+
     def _correlate_pair(
         self, source: Tensor, target: Tensor, source_size: Size, target_size: Size
     ) -> Float[Tensor, "b 1 hs ws ht wt"]:

@@ -1,4 +1,4 @@
-"""From scores to positions, and how far these can be trusted: kernel soft-argmax, samplers, confidence.
+"""From scores to positions: kernel soft-argmax, samplers; do they lead back, and do they lie at the border?
 
 All points are normalised (see :mod:`chmnet.geometry`); a *position map* holds, for every point of the source
 grid, where it lies in the target. Nothing here ever returns NaN for finite scores, whatever the keypoints.
@@ -25,9 +25,6 @@ CYCLE_SIGMA = 1.5
 
 BORDER_DOUBT = 0.6
 """What a match at the very border loses of its confidence."""
-
-NEIGHBOURHOOD = 5
-"""Side, in cells, of the square whose mean displacement a match is compared with."""
 
 _FAR = 100.0
 """Points beyond this are moved here: far outside every grid, and safe to square."""
@@ -206,61 +203,6 @@ def nearest_cell(points: Float[Tensor, "b n 2"], size: Size) -> Int64[Tensor, "b
     return (y.round().long().clamp(0, height - 1) * width + x.round().long().clamp(0, width - 1)).to(points.device)
 
 
-def confidence_map(
-    there: Located, back: Float[Tensor, "b ht wt 2"], calibration: tuple[float, ...] = ()
-) -> Float[Tensor, "b hs ws"]:
-    """How far the match of each source position can be trusted, 0 … 1.
-
-    With a calibration, the share of such matches that were right where it was made; without one,
-    :func:`cycle_consistency`. Either is lowered for matches at the border, see :func:`border_trust`.
-
-    Args:
-        there: from :func:`locate`.
-        back: position map of the exchanged scores.
-        calibration: four numbers; see :func:`calibrated`.
-    """
-    if calibration:
-        trust = calibrated(match_evidence(there, back), calibration)
-    else:
-        trust = cycle_consistency(there.positions, back)
-    return trust * border_trust(there.positions, (back.shape[1], back.shape[2]))
-
-
-def match_evidence(there: Located, back: Float[Tensor, "b ht wt 2"]) -> Float[Tensor, "b hs ws 3"]:
-    """What speaks against the match of each source position; 0, 0, 0 where nothing does.
-
-    ``log(1 + m)`` with m the cells by which going there and back misses; the entropy of the match's probabilities
-    as a share of the largest possible one, 0 … 1; ``log(1 + r)`` with r the cells by which its displacement
-    differs from the mean of its neighbourhood's.
-
-    Args:
-        there: from :func:`locate`.
-        back: position map of the exchanged scores.
-    """
-    positions = there.positions
-    size = (positions.shape[1], positions.shape[2])
-    moves = normalised_to_grid(positions, size) - normalised_to_grid(grid_points(size, like=positions), size)
-    plane = rearrange(moves, "b h w k -> b k h w")
-    mean = F.avg_pool2d(plane, NEIGHBOURHOOD, 1, NEIGHBOURHOOD // 2, count_include_pad=False)
-    roughness = (plane - mean).square().sum(1).sqrt()
-    return torch.stack([_miss(positions, back).log1p(), there.entropy, roughness.log1p()], dim=-1)
-
-
-def calibrated(evidence: Float[Tensor, "*places 3"], calibration: tuple[float, ...]) -> Float[Tensor, "*places"]:
-    """The probability that a match is right, by a logistic function of what speaks against it.
-
-    Args:
-        evidence: from :func:`match_evidence`.
-        calibration: the logit without any evidence, and what each kind takes away from it.
-
-    Example:
-        >>> calibrated(torch.tensor([[0.0, 0, 0], [2.0, 0, 0]]), (2.0, 1.0, 0.5, 0.5))
-        tensor([0.8808, 0.5000])
-    """
-    first, *slopes = calibration
-    return torch.sigmoid(first - evidence @ evidence.new_tensor(slopes))
-
-
 def cycle_consistency(
     there: Float[Tensor, "b hs ws 2"], back: Float[Tensor, "b ht wt 2"]
 ) -> Float[Tensor, "b hs ws"]:
@@ -273,10 +215,10 @@ def cycle_consistency(
         there: position map of the scores.
         back: that of the exchanged scores, from the target to the source.
     """
-    return torch.exp(-_miss(there, back).square() / (2 * CYCLE_SIGMA**2))
+    return torch.exp(-cells_missed(there, back).square() / (2 * CYCLE_SIGMA**2))
 
 
-def _miss(there: Float[Tensor, "b hs ws 2"], back: Float[Tensor, "b ht wt 2"]) -> Float[Tensor, "b hs ws"]:
+def cells_missed(there: Float[Tensor, "b hs ws 2"], back: Float[Tensor, "b ht wt 2"]) -> Float[Tensor, "b hs ws"]:
     """By how many cells going there and back misses."""
     size = (there.shape[1], there.shape[2])
     start = normalised_to_grid(grid_points(size, like=there), size)
