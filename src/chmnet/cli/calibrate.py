@@ -35,6 +35,9 @@ def calibrate(
         io.option("NUMBER", "How much a data set counts in the fit; one for each. Default: all the same.", min=0),
     ] = None,
     data_option: io.DataOptions = None,
+    poses: Annotated[
+        bool, typer.Option("--poses", help="Fit the choice of a pose too: when the target is mirrored or turned.")
+    ] = False,
     output: Annotated[
         Path | None,
         io.option("FILE", "Write the calibrated model here. Default: measure and print.", "--output", "-o"),
@@ -75,6 +78,11 @@ def calibrate(
     network = load_model(model, backbone_weights=backbone_weights)
     sets = _load_pairs(dataset, roots, splits, parse_changes(data_option or []))
     count = sum(map(len, sets))
+    if poses:
+        from chmnet.evaluation.poses import collect_poses, fit_poses
+
+        turned = [collect_poses(pairs, network, lambda items: io.track(items, "poses"), device) for pairs in sets]
+        network.config = network.config.replace(calibration={"pose": fit_poses(turned)})
     found = collect_evidence(sets, network, lambda items: io.track(items, "pairs"), device)
     calibration = fit_calibration(found, weights, network.config.calibration)
     confidence = probabilities(found.evidence, calibration.match)

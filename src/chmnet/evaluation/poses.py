@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from chmnet.data.pairs import Pair
+from chmnet.evaluation.calibrate import thing_side
 from chmnet.features import FeatureCache, Features
 from chmnet.matcher import Matcher
 from chmnet.metrics import hits
@@ -71,10 +72,8 @@ def collect_poses(
 
 def _correct(pair: Pair, found: np.ndarray) -> float:
     """Share of keypoints within a twentieth and a tenth of the thing, on average."""
-    box, keypoints = pair.target.box, pair.target.keypoints
-    sides = keypoints.max(0) - keypoints.min(0) if box is None else np.subtract(box[2:], box[:2])
-    distances = np.linalg.norm(found - keypoints, axis=1)
-    return float(np.mean([hits(distances, alpha * float(sides.max())).mean() for alpha in ALPHAS]))
+    distances = np.linalg.norm(found - pair.target.keypoints, axis=1)
+    return float(np.mean([hits(distances, alpha * thing_side(pair.target)).mean() for alpha in ALPHAS]))
 
 
 def fit_poses(sets: Sequence[PoseEvidence]) -> tuple[float, float, float, float, float]:
