@@ -16,21 +16,23 @@ PLACES = ("whole", "found")
 """What is matched: all of both pictures, or the boxes of the thing that is found in them."""
 ENOUGH = 0.5
 """Pictures that agree by at least this much show the thing at sizes that can be matched: nothing is searched."""
-SEARCH_SHARE = 2.0
+SEARCH_SHARE = 2.5
 """Side of a picture that a small thing is searched in, as a share of the side that pictures are matched at."""
-TEMPLATE_SHARE = 0.5
-"""Side of the picture of the thing that is searched, likewise: what it looks like when it is small."""
+TEMPLATE_SHARES = (0.5, 0.75)
+"""Sides of the picture of the thing that is searched, likewise: what it looks like when it is small."""
 CHECK_SHARE = 2 / 3
 """Side of the pictures that the places found are compared at, likewise."""
-WINDOW_MARGIN = 0.15
+WINDOW_MARGIN = 0.05
 """What is seen around such a place, as a share of it."""
-CANDIDATES = 3
-"""Places that are compared, for each of the two pictures."""
-BETTER = 1.15
-"""A place must agree by so much more than the whole picture."""
+CANDIDATES = 2
+"""Places that are compared, for each of these sizes, and each of the two pictures."""
+SURE = 0.6
+"""A place that agrees by so much is the right one: the thing is not searched in the other picture too."""
+LEAST, BETTER = 0.5, 1.4
+"""How much a place must agree, at least; and as a multiple of how much the whole pictures do."""
 TAIL = 0.03
 """Share of the votes that may lie beside a box, on each of its sides."""
-MARGIN = 0.15
+MARGIN = 0.08
 """What is seen around the box that votes came from, as a share of it."""
 MOST = 0.8
 """A box of more than this share of a picture's area is all of it."""
@@ -44,8 +46,8 @@ Vote = Callable[[Features, Features], Tensor]
 def find_places(source: Features, target: Features, look: Look, vote: Vote) -> tuple[Features, Features]:
     """What is to be matched of two pictures: the thing that both show, or all of them.
 
-    Where the pictures hardly agree as they are, the thing of each is searched in the other, much smaller. Then
-    both are cut to the box that agreeing votes come from. A view of a part of a picture stays: somebody chose it.
+    Both are cut to the box that agreeing votes come from. Where the pictures hardly agree as they are, the thing
+    of each is searched in the other, much smaller. A view of a part of a picture stays: somebody chose it.
 
     Args:
         source: features of the source.
@@ -53,13 +55,21 @@ def find_places(source: Features, target: Features, look: Look, vote: Vote) -> t
         look: extracts features of another view.
         vote: coarse votes between two pictures.
     """
-    if not (_is_free(source) or _is_free(target)):
+    free = _is_free(source), _is_free(target)
+    if not any(free):
         return source, target
     seen, votes = (source, target), vote(source, target)
     if agreement(votes, source.foreground, target.foreground) < ENOUGH:
-        seen, votes = _search(source, target, look, vote) or (seen, votes)
+        found = _search(source, target, look, vote)
+        if found is not None:
+            seen, votes = found
+            free = (
+                seen[0].view != source.view,
+                seen[1].view != target.view,
+            )  # where the thing is large, all is seen
     masses = vote_masses(votes, seen[0].foreground, seen[1].foreground)
-    return _cut(source, seen[0].view, masses[0], look), _cut(target, seen[1].view, masses[1], look)
+    first = _cut(source, seen[0].view, masses[0], look) if free[0] else source
+    return first, _cut(target, seen[1].view, masses[1], look) if free[1] else target
 
 
 def _is_free(side: Features) -> bool:
@@ -69,8 +79,6 @@ def _is_free(side: Features) -> bool:
 
 def _cut(side: Features, seen: View, mass: Float[Tensor, "h w"], look: Look) -> Features:
     """Features of the box that holds most of the votes of what was seen, unless that is most of the picture."""
-    if not _is_free(side):
-        return side
     view = view_part(seen, mass_box(mass, TAIL), MARGIN)
     (height, width), (all_height, all_width) = view.size, side.view.size
     return side if height * width > MOST * all_height * all_width else look(view, side.branch, 1.0)
@@ -83,31 +91,37 @@ def _search(
     if not (source.view.picture.at_hand and target.view.picture.at_hand):
         return None
 
-    def small(view: View, side: Features) -> Features:
-        return look(view, side.branch, CHECK_SHARE)
-
     def swapped(first: Features, second: Features) -> Tensor:
         return vote(second, first).permute(0, 1, 4, 5, 2, 3)
 
-    wholes = small(source.view, source), small(target.view, target)
-    pairs = [wholes]
+    first, second = (look(side.view, side.branch, CHECK_SHARE) for side in (source, target))
+    least = max(LEAST, BETTER * agreement(vote(first, second), first.foreground, second.foreground))
+    best: tuple[float, Features, Features, Tensor] | None = None
     if _is_free(target):
-        pairs += [(wholes[0], small(view, target)) for view in _windows(source, target, look, vote)]
-    if _is_free(source):
-        pairs += [(small(view, source), wholes[1]) for view in _windows(target, source, look, swapped)]
-    votes = [vote(*pair) for pair in pairs]
-    values = [
-        agreement(each, *(side.foreground for side in pair)) for each, pair in zip(votes, pairs, strict=True)
-    ]
-    best = int(np.argmax(values))
-    return (pairs[best], votes[best]) if values[best] > BETTER * values[0] else None
+        best = _best_window(first, target, look, vote)
+    if _is_free(source) and (best is None or best[0] < max(SURE, least)):
+        other = _best_window(second, source, look, swapped)
+        if best is None or other[0] > best[0]:
+            value, thing, part, votes = other
+            best = value, part, thing, votes.permute(0, 1, 4, 5, 2, 3)
+    if best is None or best[0] < least:
+        return None
+    return (best[1], best[2]), best[3]
 
 
-def _windows(thing: Features, place: Features, look: Look, vote: Vote) -> list[View]:
-    """Parts of a picture where the thing of another is most likely, if it is small there."""
-    template = look(thing.view, thing.branch, TEMPLATE_SHARE)
-    votes = vote(template, look(place.view, place.branch, SEARCH_SHARE))
-    return [view_part(place.view, box, WINDOW_MARGIN) for box in template_boxes(votes, template.foreground)]
+def _best_window(
+    thing: Features, place: Features, look: Look, vote: Vote
+) -> tuple[float, Features, Features, Tensor]:
+    """Where the thing of one picture is in another, if it is small there: agreement, features of both, votes."""
+    large = look(place.view, place.branch, SEARCH_SHARE)
+    found = []
+    for share in TEMPLATE_SHARES:
+        template = look(thing.view, thing.branch, share)
+        for box in template_boxes(vote(template, large), template.foreground, CANDIDATES):
+            part = look(view_part(place.view, box, WINDOW_MARGIN), place.branch, CHECK_SHARE)
+            votes = vote(thing, part)
+            found.append((agreement(votes, thing.foreground, part.foreground), thing, part, votes))
+    return max(found, key=lambda each: each[0])
 
 
 def agreement(
@@ -180,7 +194,7 @@ def mass_box(mass: Float[Tensor, "h w"], tail: float) -> Box:
 
 
 def template_boxes(
-    votes: Float[Tensor, "1 c hs ws ht wt"], thing: Float[Tensor, "1 hs ws"] | None, count: int = CANDIDATES
+    votes: Float[Tensor, "1 c hs ws ht wt"], thing: Float[Tensor, "1 hs ws"] | None, count: int
 ) -> list[Box]:
     """Where a small picture lies in a large one: boxes in shares of the large one, the likeliest first.
 
