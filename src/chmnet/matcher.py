@@ -20,7 +20,7 @@ from chmnet.nn.memory import chunk_bytes
 from chmnet.ops.correlation import CHUNK_BYTES
 from chmnet.pictures import Box, Picture, PictureLike, View
 from chmnet.place import PLACES, find_places
-from chmnet.poses import check_poses, find_pose
+from chmnet.poses import DEFAULT_POSES, check_poses, find_pose
 from chmnet.result import Matches, MatchResult
 from chmnet.weights import DEFAULT_MODEL, load_model
 
@@ -81,7 +81,7 @@ class Matcher:
         backbone_weights: str | Path = "",
         image_size: Size | None = None,
         backend: str = "auto",
-        poses: str = "mirror",
+        poses: str = DEFAULT_POSES,
         place: str = "whole",
     ) -> None:
         self.poses = check_poses(poses)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Final
 
 import torch
 from jaxtyping import Float
@@ -14,6 +15,8 @@ from chmnet.pictures import View
 
 POSES = ("upright", "mirror", "any")
 """What may be tried: the target as it is; mirrored too; mirrored and turned too."""
+DEFAULT_POSES: Final = "mirror"
+"""What is tried unless somebody says otherwise."""
 TURNS = (0.0, 45.0, 90.0, 135.0, 180.0, 225.0, 270.0, 315.0)
 """Turns that are tried first, in degrees."""
 FINER = (-15, 15)

@@ -16,8 +16,10 @@ from chmnet.annotation.choice import choose, make_guess
 from chmnet.annotation.coco import doubtful_keypoints
 from chmnet.annotation.records import Moved
 from chmnet.config import CorrelationConfig
+from chmnet.features import describe_view
 from chmnet.formats import read_npz
 from chmnet.matcher import Matcher, MatchResult
+from chmnet.pictures import to_picture
 from chmnet.viz.kernels import draw_kernels, titled_kernels
 from chmnet.web.app import create_app
 from chmnet.web.container import unpack
@@ -112,11 +114,97 @@ def test_a_known_picture_is_not_computed_again(client: TestClient) -> None:
     service = client.app.state.service  # type: ignore[attr-defined]
     first, second, third = (load(client, picture_file(seed=seed)) for seed in (1, 2, 3))
     computed = service.features.computed
-    assert unpack(client.get(f"/api/pairs/{first}/{second}").content)[0]["milliseconds"] > 0
+    assert unpack(client.get(f"/api/pairs/{first}/{second}?poses=upright").content)[0]["milliseconds"] > 0
     assert service.features.computed == computed + 2
-    client.get(f"/api/pairs/{first}/{third}")
+    client.get(f"/api/pairs/{first}/{third}?poses=upright")
     assert service.features.computed == computed + 3
-    assert unpack(client.get(f"/api/pairs/{first}/{second}").content)[0]["milliseconds"] is None
+    assert unpack(client.get(f"/api/pairs/{first}/{second}?poses=upright").content)[0]["milliseconds"] is None
+    client.get(f"/api/pairs/{first}/{second}")
+    assert service.features.computed == computed + 4  # the mirrored target
+
+
+@pytest.mark.parametrize(
+    ("asked", "options"),
+    [
+        ({"poses": "upright"}, {}),
+        ({}, {}),
+        ({"poses": "any"}, {"poses": "any"}),
+        ({"target_box": "20,30,150,140"}, {"boxes": (None, (20, 30, 150, 140))}),
+        ({"source_box": "0,0,120.5,161"}, {"boxes": ((0, 0, 120.5, 161), None)}),
+    ],
+    ids=str,
+)
+def test_poses_and_boxes_are_those_of_the_library(
+    asked: dict[str, str], options: dict[str, Any], client: TestClient
+) -> None:
+    """The target is turned about: every answer is in pixels of the pictures as they were sent."""
+    file = io.BytesIO()
+    zebra = ImageOps.mirror(to_picture(ZEBRA))
+    (zebra.rotate(90, expand=True) if asked.get("poses") == "any" else zebra).save(file, format="PNG")
+    poses = {"poses": "upright"} if asked.get("poses") == "upright" else {}
+    expected = Matcher().match(DONKEY, file.getvalue(), **options, **poses)
+    pair = f"/api/pairs/{load(client, DONKEY.read_bytes())}/{load(client, file.getvalue())}"
+    header, blocks = unpack(client.get(pair, params=asked).content)
+    assert header["target_view"] == json.loads(json.dumps(describe_view(expected.target)))
+    assert header["pose"]["mirrored"] == (asked.get("poses") != "upright")
+    if expected.pose_probability is None:
+        assert header["pose"]["probability"] is None
+    else:
+        assert header["pose"]["probability"] == pytest.approx(expected.pose_probability, abs=0.02)
+    np.testing.assert_allclose(blocks["positions"], expected.forward.positions, atol=0.02)
+    best = client.get(f"{pair}/matches", params={**asked, "top": 5}).json()
+    assert best["pose"] == header["pose"]
+    assert best["source_area"] == (None if expected.source.area is None else list(expected.source.area))
+    assert best["target_area"] == (None if expected.target.area is None else list(expected.target.area))
+    dense = np.load(io.BytesIO(client.get(f"{pair}/flow.npz", params=asked).content))
+    np.testing.assert_allclose(dense["flow"], expected.flow(), atol=2)
+    warped = np.asarray(Image.open(io.BytesIO(client.get(f"{pair}/warp.png", params=asked).content))).astype(int)
+    assert np.abs(warped - np.asarray(expected.warp())).mean() < 2
+    fields = {**asked, "points": json.dumps(POINTS)}
+    files = {"source": DONKEY.read_bytes(), "target": file.getvalue()}
+    found = client.post("/api/match", files=files, data=fields).json()
+    np.testing.assert_allclose(
+        [row["target"] for row in found["matches"]], expected.transfer(POINTS).target, atol=1
+    )
+    assert found["pose"] == header["pose"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"poses": "sideways"}, "poses"),
+        ({"source_box": "1,2,3"}, "source_box must be left,top,right,bottom"),
+        ({"target_box": "a,b,c,d"}, "target_box must be"),
+        ({"target_box": "5,5,5,9"}, "target_box must be a box within the picture of 200×"),
+        ({"source_box": "-1,0,50,50"}, "source_box must be a box within the picture of 200×161 pixels"),
+        ({"source_box": "0,0,201,50"}, "source_box must be a box within"),
+        ({"source_box": "nan,0,20,50"}, "source_box must be a box within"),
+        ({"source_box": "0,0,inf,50"}, "source_box must be a box within"),
+    ],
+    ids=str,
+)
+def test_bad_poses_and_boxes_are_refused(asked: dict[str, str], words: str, client: TestClient, pair: str) -> None:
+    assert_refused(client.get(pair, params=asked), 422, words)
+    files = {"source": DONKEY.read_bytes(), "target": ZEBRA.read_bytes()}
+    assert_refused(client.post("/api/match", files=files, data=asked), 422, words)
+
+
+def test_a_large_picture_is_decoded_once_for_all_its_poses(client: TestClient) -> None:
+    service = client.app.state.service  # type: ignore[attr-defined]
+    first, second = (load(client, picture_file(400, 300, seed)) for seed in (21, 22))
+    decoded, real = [], service.decoder.decode
+
+    def decode(data: bytes, *arguments: Any, **options: Any) -> Any:
+        decoded.append(options)
+        return real(data, *arguments, **options)
+
+    service.decoder.decode = decode
+    try:
+        answer = client.get(f"/api/pairs/{first}/{second}", params={"poses": "any", "target_box": "10,10,300,200"})
+    finally:
+        service.decoder.decode = real
+    assert answer.status_code == 200
+    assert decoded == [{"side": 1536}] * 2
 
 
 def test_a_model_of_another_input_size_decodes_the_file_again(tmp_path: Path) -> None:

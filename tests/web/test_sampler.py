@@ -153,3 +153,50 @@ def test_the_page_shows_what_the_library_says(model: str, tmp_path: Path) -> Non
         expected = result.heat(point)
         assert abs(heat.sum() - 1) < 1e-6
         assert np.abs(heat.reshape(expected.shape) - expected).max() < 0.03 * expected.max() + 1e-4
+
+
+def run_script(script: str, folder: Path) -> Any:
+    """What a line of JavaScript gives that uses the page's functions."""
+    assert NODE is not None
+    shutil.copy(STATIC / "pair.js", folder / "pair.mjs")
+    (folder / "run.mjs").write_text(
+        f'import * as page from "./pair.mjs";\nconsole.log(JSON.stringify({script}));', encoding="utf-8"
+    )
+    run = subprocess.run([NODE, "run.mjs"], cwd=folder, capture_output=True, text=True, timeout=60, check=True)
+    return json.loads(run.stdout)
+
+
+@pytest.mark.parametrize(
+    ("mirrored", "turn", "probability", "words"),
+    [
+        (False, 0, None, ""),
+        (False, 0, 0.956, "The target was matched as it is, 96 % sure."),
+        (True, 0, 0.93, "The target was matched mirrored, 93 % sure."),
+        (False, 90, 0.5, "The target was matched turned by 90° to the left, 50 % sure."),
+        (True, 315.0, 1, "The target was matched mirrored and turned by 45° to the right, 100 % sure."),
+    ],
+)
+def test_poses_in_words(
+    mirrored: bool, turn: float, probability: float | None, words: str, tmp_path: Path
+) -> None:
+    pose = json.dumps({"mirrored": mirrored, "turn": turn, "probability": probability})
+    assert run_script(f"page.poseInWords({pose})", tmp_path) == words
+
+
+@pytest.mark.parametrize(
+    ("corners", "least", "box"),
+    [
+        (((10.2, 20.9), (30.1, 40)), 1, [10, 20, 31, 40]),
+        (((30.1, 5), (10.2, 20.9)), 1, [10, 5, 31, 21]),
+        (((-9, -9), (500, 500)), 1, [0, 0, 60, 50]),
+        (((10, 10), (10, 10)), 1, None),
+        (((10, 10), (14, 30)), 6, None),
+        (((70, 10), (90, 30)), 1, None),
+    ],
+)
+def test_boxes_between_corners(
+    corners: tuple[tuple[float, float], tuple[float, float]], least: float, box: list[int] | None, tmp_path: Path
+) -> None:
+    first, second = (json.dumps({"x": x, "y": y}) for x, y in corners)
+    found = run_script(f"page.boxBetween({first}, {second}, {{ width: 60, height: 50 }}, {least})", tmp_path)
+    assert found == box

@@ -167,12 +167,25 @@ class MatchRow(BaseModel):
     scales: tuple[float, float] | None = Field(None, description="Winning scales of source and target.")
 
 
+class PoseAnswer(BaseModel):
+    """How the target was seen when it was matched."""
+
+    mirrored: bool
+    turn: float = Field(description="Degrees counter-clockwise, after mirroring.")
+    probability: float | None = Field(description="That this is the right pose; null: only one was tried.")
+
+
 class MatchAnswer(BaseModel):
     """What matching two pictures found. Points are (x, y) in pixels, sizes are (height, width)."""
 
     model: str
     source_size: tuple[int, int]
     target_size: tuple[int, int]
+    source_area: tuple[int, int, int, int] | None = Field(
+        description="Left, top, right, bottom of what was matched, in pixels; null: the whole picture."
+    )
+    target_area: tuple[int, int, int, int] | None
+    pose: PoseAnswer
     milliseconds: float | None = Field(description="Time that matching took; null: the result was in the cache.")
     matches: list[MatchRow]
 

@@ -1,13 +1,14 @@
 """The HTTP API: each path is a few lines that check, ask the service and shape the answer."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi import Path as InPath
 
 from chmnet import __version__
 from chmnet.config import HoughConfig
-from chmnet.result import Matches
+from chmnet.poses import DEFAULT_POSES, POSES
+from chmnet.result import Matches, MatchResult
 from chmnet.web.answers import (
     ERRORS,
     ExamplesAnswer,
@@ -15,15 +16,16 @@ from chmnet.web.answers import (
     MatchRow,
     ModelAnswer,
     PictureAnswer,
+    PoseAnswer,
     StatusAnswer,
     WebError,
 )
 from chmnet.web.container import flow_file, pack_result, warp_file
 from chmnet.web.decoder import FORMATS, media_type
 from chmnet.web.models import DEFAULT_MODEL, Offer
-from chmnet.web.service import Pair, Service, Timed
+from chmnet.web.service import Pair, Search, Service, Timed
 from chmnet.web.sessions import Session, StoredPicture, example_pairs
-from chmnet.web.uploads import read_match_form
+from chmnet.web.uploads import parse_box, read_match_form
 
 COOKIE = "chmnet-session"
 
@@ -31,6 +33,15 @@ router = APIRouter(prefix="/api", responses=ERRORS)
 
 PictureId = Annotated[str, InPath(pattern="^[0-9a-f]{32}$", description="As POST /api/pictures gave it.")]
 ModelName = Annotated[str, Query(alias="model", max_length=200, description="A name from GET /api/models.")]
+
+
+Poses = Annotated[
+    Literal["upright", "mirror", "any"],
+    Query(description="The target as it is; mirrored too; or mirrored and turned too."),
+]
+BoxText = Annotated[
+    str, Query(max_length=100, description="Where the thing is: left,top,right,bottom in pixels of the picture.")
+]
 
 
 async def get_service(request: Request) -> Service:
@@ -70,13 +81,26 @@ async def get_pair(
     service: TheService,
     session: TheSession,
     model: ModelName = DEFAULT_MODEL,
+    poses: Poses = DEFAULT_POSES,
+    source_box: BoxText = "",
+    target_box: BoxText = "",
 ) -> Pair:
-    """The two pictures of a path, and the model."""
+    """The two pictures of a path, the model, and how to look."""
     service.models.check(model)
-    return Pair(service.find_picture(session, source), service.find_picture(session, target), model)
+    pictures = service.find_picture(session, source), service.find_picture(session, target)
+    return Pair(*pictures, model, read_search(*pictures, poses, source_box, target_box))
 
 
 ThePair = Annotated[Pair, Depends(get_pair)]
+
+
+def read_search(source: StoredPicture, target: StoredPicture, poses: str, first: str, second: str) -> Search:
+    """How to look, as a client wrote it."""
+    if not (first or second):
+        return Search(poses)
+    return Search(
+        poses, (parse_box(first, "source_box", source.size), parse_box(second, "target_box", target.size))
+    )
 
 
 _BINARY: dict[int | str, dict[str, Any]] = {200: {"content": {"application/octet-stream": {}}}}
@@ -193,7 +217,8 @@ async def pair(pair: ThePair, request: Request, service: TheService) -> Response
     """Positions, confidences and likely places in one binary answer; `docs/serve.md` describes it."""
 
     def pack(found: Timed) -> bytes:
-        return pack_result(found.result, model=pair.model, milliseconds=_milliseconds(found))
+        pose = _pose(found.result).model_dump()
+        return pack_result(found.result, model=pair.model, milliseconds=_milliseconds(found), pose=pose)
 
     return Response(await service.ask(pair, pack, request), media_type="application/octet-stream")
 
@@ -246,6 +271,9 @@ _MATCH_BODY: dict[str, Any] = {
                         "model": {"type": "string"},
                         "points": {"type": "string", "description": "JSON: [[x, y], …] in pixels of the source"},
                         "top": {"type": "integer", "minimum": 1, "maximum": 5000, "default": 300},
+                        "poses": {"type": "string", "enum": list(POSES), "default": DEFAULT_POSES},
+                        "source_box": {"type": "string", "description": "left,top,right,bottom in pixels"},
+                        "target_box": {"type": "string", "description": "left,top,right,bottom in pixels"},
                     },
                 }
             }
@@ -270,7 +298,8 @@ async def match(request: Request, service: TheService) -> MatchAnswer:
         with service.one_shot() as owner:
             source = await service.read_picture(form.source, owner, request)
             target = await service.read_picture(form.target, owner, request)
-            return await service.ask(Pair(source, target, form.model), answer, request)
+            search = read_search(source, target, form.poses, form.source_box, form.target_box)
+            return await service.ask(Pair(source, target, form.model, search), answer, request)
 
 
 def _answer(model: str, found: Timed, matches: Matches) -> MatchAnswer:
@@ -283,9 +312,17 @@ def _answer(model: str, found: Timed, matches: Matches) -> MatchAnswer:
         model=model,
         source_size=result.source_size,
         target_size=result.target_size,
+        source_area=result.source.area,
+        target_area=result.target.area,
+        pose=_pose(result),
         milliseconds=_milliseconds(found),
         matches=[MatchRow(source=a, target=b, confidence=c, scales=pair) for a, b, c, pair in rows],
     )
+
+
+def _pose(result: MatchResult) -> PoseAnswer:
+    view = result.target
+    return PoseAnswer(mirrored=view.mirrored, turn=view.turn, probability=result.pose_probability)
 
 
 def _milliseconds(found: Timed) -> float | None:

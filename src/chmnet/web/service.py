@@ -5,13 +5,16 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from PIL import Image
 from starlette.requests import Request
 
 from chmnet.features import FeatureCache, Features
-from chmnet.pictures import Size
+from chmnet.matcher import Matchable
+from chmnet.pictures import Box, Size
+from chmnet.poses import DEFAULT_POSES
 from chmnet.result import MatchResult
 from chmnet.web.answers import WebError
 from chmnet.web.models import DEFAULT_MODEL, Models, offers
@@ -22,15 +25,31 @@ from chmnet.web.uploads import Bodies, Decoder
 from chmnet.weights import MODELS
 
 logger = logging.getLogger(__name__)
+
+DETAIL_SIDE = 1536
+"""Where a part of a picture is matched, or a turned one, the whole is decoded to fit a square of this side."""
 Answer = TypeVar("Answer")
 
 
+class Search(NamedTuple):
+    """How the thing is looked for in a pair; see :meth:`chmnet.Matcher.match`."""
+
+    poses: str = DEFAULT_POSES
+    boxes: tuple[Box | None, Box | None] = (None, None)
+
+    @property
+    def detailed(self) -> bool:
+        """Whether more pixels are needed than the whole pictures have at the size of a network's input."""
+        return self.poses == "any" or self.boxes != (None, None)
+
+
 class Pair(NamedTuple):
-    """Which pictures are matched with which model."""
+    """Which pictures are matched with which model, and how."""
 
     source: StoredPicture
     target: StoredPicture
     model: str
+    search: Search = Search()
 
     @property
     def owner(self) -> str:
@@ -164,17 +183,25 @@ class Service:
 
     def match_now(self, pair: Pair) -> Timed:
         """Match on this thread, which must be the worker's."""
-        key = (pair.source.id, pair.target.id, pair.model)
+        key = (pair.source.id, pair.target.id, pair.model, pair.search)
         known = self.results.find(key, pair.owner)
         if known is not None:
             return Timed(known, None)
         started = time.perf_counter()
         matcher = self.models.take(pair.model)
-        source, target = (
-            matcher.extract(picture.at(matcher.image_size, self._pixels), branch, picture.owner)
-            for picture, branch in ((pair.source, "source"), (pair.target, "target"))
+        poses, boxes = pair.search
+        sides: tuple[Matchable, Matchable] = (
+            pair.source.detailed(self._details),
+            pair.target.detailed(self._details),
         )
-        result = matcher.match(source, target, scales=True)
+        if not pair.search.detailed:
+            source, target = (
+                picture.at(matcher.image_size, self._pixels) for picture in (pair.source, pair.target)
+            )
+            sides = matcher.extract(source, owner=source.owner), matcher.extract(target, "target", target.owner)
+        result = matcher.match(sides[0], sides[1], True, boxes=boxes, poses=poses, owner=pair.owner)
+        views = replace(result.source, picture=pair.source), replace(result.target, picture=pair.target)
+        result = replace(result, source=views[0], target=views[1])  # the result does not keep more pixels
         _ = result.forward  # computed here, not by the thread that answers
         self.results.put(key, result, pair.owner)
         self._drop_if_ended(pair)
@@ -191,3 +218,6 @@ class Service:
 
     def _pixels(self, data: bytes, size: Size) -> Image.Image:
         return self.decoder.decode(data, size).picture
+
+    def _details(self, data: bytes) -> Image.Image:
+        return self.decoder.decode(data, side=DETAIL_SIDE).picture

@@ -7,6 +7,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,16 +39,23 @@ class StoredPicture(Picture):
         size: (height, width) of the whole picture.
         pixels: the picture at the size of a network's input, or what decodes it when it is asked for.
         owner: token of its session.
+        rendition: tells features of other pixels of the same file apart.
     """
 
     def __init__(
-        self, data: bytes, size: Size, pixels: Image.Image | Callable[[], Image.Image], owner: str = PUBLIC
+        self,
+        data: bytes,
+        size: Size,
+        pixels: Image.Image | Callable[[], Image.Image],
+        owner: str = PUBLIC,
+        rendition: str = "",
     ) -> None:
         super().__init__(data, size)
         self.id = content_id(data)
         self.data = data
         self.owner = owner
         self._pixels = pixels
+        self._rendition = rendition
 
     @property
     def image(self) -> Image.Image:
@@ -55,9 +63,9 @@ class StoredPicture(Picture):
         return self._pixels if isinstance(self._pixels, Image.Image) else self._pixels()
 
     @property
-    def key(self) -> tuple[str]:
-        """The name of the file by its content."""
-        return (self.id,)
+    def key(self) -> tuple[str, str]:
+        """The name of the file by its content, and which pixels of it there are."""
+        return self.id, self._rendition
 
     @property
     def nbytes(self) -> int:
@@ -75,6 +83,16 @@ class StoredPicture(Picture):
         if isinstance(self._pixels, Image.Image) and (self._pixels.height, self._pixels.width) == size:
             return self
         return StoredPicture(self.data, self.size, lambda: decode(self.data, size), self.owner)
+
+    def detailed(self, decode: Callable[[bytes], Image.Image]) -> "StoredPicture":
+        """The picture for views of parts of it, which need more pixels than a network sees of the whole.
+
+        They are decoded when first asked for, and stay until this picture is forgotten.
+
+        Args:
+            decode: makes them of the file.
+        """
+        return StoredPicture(self.data, self.size, cache(lambda: decode(self.data)), self.owner, "detailed")
 
 
 def content_id(data: bytes) -> str:

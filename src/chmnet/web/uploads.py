@@ -25,6 +25,8 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
 from chmnet.geometry import Size
+from chmnet.pictures import Box
+from chmnet.poses import DEFAULT_POSES, POSES
 from chmnet.web.answers import WebError
 from chmnet.web.decoder import Decoded
 from chmnet.web.settings import Limits
@@ -42,6 +44,9 @@ class MatchForm(NamedTuple):
     model: str
     points: list[tuple[float, float]] | None
     top: int
+    poses: str = DEFAULT_POSES
+    source_box: str = ""
+    target_box: str = ""
 
 
 class Bodies:
@@ -128,7 +133,7 @@ async def read_match_form(body: Body, default_model: str) -> MatchForm:
         request.headers,
         body.pieces(),
         max_files=2,
-        max_fields=8,
+        max_fields=12,
         max_part_size=limits.body_bytes,
     )
     parser.spool_max_size = body.most  # starlette would move larger files to disk
@@ -144,7 +149,11 @@ async def read_match_form(body: Body, default_model: str) -> MatchForm:
     texts = {name: value for name, value in form.items() if isinstance(value, str)}
     model = texts.get("model") or default_model
     points = parse_points(texts["points"], limits.points) if texts.get("points") else None
-    return MatchForm(files[0], files[1], model, points, _parse_top(texts.get("top", "300")))
+    poses = texts.get("poses") or DEFAULT_POSES
+    if poses not in POSES:
+        raise WebError(422, f"poses must be one of {', '.join(POSES)}", f"leave it out for {DEFAULT_POSES}")
+    boxes = texts.get("source_box", "")[:100], texts.get("target_box", "")[:100]
+    return MatchForm(files[0], files[1], model, points, _parse_top(texts.get("top", "300")), poses, *boxes)
 
 
 async def _read_file(form: FormData, name: str, most: int) -> bytes:
@@ -180,6 +189,32 @@ def parse_points(text: str, most: int) -> list[tuple[float, float]]:
     if len(points) > most:
         raise WebError(413, f"{len(points)} points are more than {most}", "send fewer at a time")
     return points
+
+
+def parse_box(text: str, name: str, size: Size) -> Box | None:
+    """A box written as "left,top,right,bottom", in a picture of (height, width); ``None`` where none is written.
+
+    Example:
+        >>> parse_box("10,20,30.5,40", "source_box", (50, 60))
+        (10.0, 20.0, 30.5, 40.0)
+
+    Raises:
+        WebError: it is something else, empty, or does not lie in the picture.
+    """
+    if not text:
+        return None
+    try:
+        left, top, right, bottom = (float(part) for part in text.split(","))
+    except ValueError:
+        raise WebError(422, f"{name} must be left,top,right,bottom", "write it as 10,20,300.5,400") from None
+    height, width = size
+    if not (0 <= left < right <= width and 0 <= top < bottom <= height):  # NaN is neither
+        raise WebError(
+            422,
+            f"{name} must be a box within the picture of {width}×{height} pixels",
+            "draw it inside, or leave it out",
+        )
+    return left, top, right, bottom
 
 
 def _parse_top(text: str) -> int:

@@ -3,6 +3,7 @@ import { AnnotateView } from "./annotate.js";
 import { ask, getJson, learnLimits } from "./api.js";
 import { download, toCoco, toCsv, toPng } from "./exports.js";
 import { attempt, hideNotice, tell } from "./notice.js";
+import { poseInWords } from "./pair.js";
 import { PairView } from "./pairview.js";
 import { KernelPanel, MatchesPanel, ScalesPanel, WarpPanel } from "./panels.js";
 import { fromExample } from "./pictures.js";
@@ -16,7 +17,11 @@ let tab = "tab-points";
 const getModel = () => models.find((model) => model.name === find("model").value);
 const view = new PairView({
   getModel: () => find("model").value,
-  onPoints: () => { showPoints(find("points"), find("no-points"), view); updateExports(); },
+  onPoints: () => {
+    showPoints(find("points"), find("no-points"), view);
+    updateExports();
+    if (!view.pair) find("pose").textContent = "";
+  },
   onPair: () => { showStatus(); openTab(); },
   drawExtra: (pen, stage, side) => {
     if (!view.pair) return;
@@ -49,6 +54,7 @@ function showStatus() {
   const { milliseconds, sourceGrid } = view.pair;
   const took = milliseconds === null ? "from the cache" : `matched in ${Math.round(milliseconds)} ms`;
   find("status").textContent = `${took}, on a grid of ${sourceGrid.join(" × ")}`;
+  find("pose").textContent = poseInWords(view.pair.pose);
 }
 
 function updateExports() {

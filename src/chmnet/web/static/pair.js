@@ -13,6 +13,7 @@ export class Pair {
     Object.assign(this, {
       model: header.model,
       milliseconds: header.milliseconds,
+      pose: header.pose,
       transferConfig: header.transfer,
       sourceView: new View(header.source_view),
       targetView: new View(header.target_view),
@@ -149,6 +150,21 @@ function nearest(values, wanted) {
     if (Math.abs(values[index] - wanted) < Math.abs(values[best] - wanted)) best = index;
   }
   return best;
+}
+
+/** The box between two corners; null where it is too small to be meant: less than `least` pixels on a side. */
+export function boxBetween(first, second, { width, height }, least = 1) {
+  const sides = (a, b, most) => [Math.floor(clamp(Math.min(a, b), 0, most)), Math.ceil(clamp(Math.max(a, b), 0, most))];
+  const [left, right] = sides(first.x, second.x, width), [top, bottom] = sides(first.y, second.y, height);
+  return right - left < Math.max(1, least) || bottom - top < Math.max(1, least) ? null : [left, top, right, bottom];
+}
+
+/** "The target was matched mirrored, 93 % sure."; nothing where only one pose was tried. */
+export function poseInWords({ mirrored, turn, probability }) {
+  if (probability === null || probability === undefined) return "";
+  const turned = turn ? `turned by ${Math.round(turn <= 180 ? turn : 360 - turn)}° to the ${turn <= 180 ? "left" : "right"}` : "";
+  const how = [mirrored ? "mirrored" : "", turned].filter(Boolean).join(" and ") || "as it is";
+  return `The target was matched ${how}, ${Math.round(100 * probability)} % sure.`;
 }
 
 export function clamp(value, low, high) { return Math.min(high, Math.max(low, value)); }

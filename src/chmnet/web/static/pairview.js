@@ -3,6 +3,7 @@ import { ask, askAbout, loadPicture } from "./api.js";
 import { announce, attempt, hideNotice, tell } from "./notice.js";
 import { clamp, Pair } from "./pair.js";
 import { acceptPictures, fromBlob } from "./pictures.js";
+import { Search } from "./search.js";
 import { drawHeat, drawPin, drawProbe, Stage } from "./stage.js";
 
 const KEY_STEPS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
@@ -19,6 +20,7 @@ export class PairView {
     this.figures = { source: document.getElementById("source"), target: document.getElementById("target") };
     this.source = new Stage(this.figures.source.querySelector("canvas"), (pen, stage) => this.drawSource(pen, stage));
     this.target = new Stage(this.figures.target.querySelector("canvas"), (pen, stage) => this.drawTarget(pen, stage));
+    this.search = new Search(this.figures, { source: this.source, target: this.target }, () => attempt(() => this.match()));
     this.reading = document.getElementById("reading");
     this.busy = this.figures.target.querySelector(".busy");
     for (const side of ["source", "target"]) {
@@ -56,6 +58,7 @@ export class PairView {
     this.points = [];
     this.probe = null;
     this[side].show(picture);
+    this.search.boxes[side].set(null, true);
     this.figures[side].querySelector(".name").textContent = picture.name;
     this.markEmpty();
     this.onPoints();
@@ -66,10 +69,13 @@ export class PairView {
   }
 
   async swap() {
-    const { source, target } = this.pictures;
+    const { source, target } = this.pictures, { boxes } = this.search;
     if (!source || !target) return;
+    const [sourceBox, targetBox] = [boxes.source.box, boxes.target.box];
     await this.setPicture("source", target);
     await this.setPicture("target", source);
+    boxes.source.set(targetBox, true);
+    boxes.target.set(sourceBox, true);
     await this.match();
   }
 
@@ -81,6 +87,7 @@ export class PairView {
     this.markEmpty();
     for (const side of ["source", "target"]) {
       this[side].show(null);
+      this.search.boxes[side].set(null, true);
       this.figures[side].querySelector(".name").textContent = side === "source" ? "Source" : "Target";
     }
     this.onPoints();
@@ -102,11 +109,12 @@ export class PairView {
           Object.assign(picture, { id: known.id, width: known.width, height: known.height });
         }
       }
-      const model = this.getModel();
-      const answer = await askAbout([source, target], (a, b) => `/api/pairs/${a}/${b}?model=${encodeURIComponent(model)}`, { signal: request.signal });
+      const asked = this.asked();
+      const answer = await askAbout([source, target], (a, b) => `/api/pairs/${a}/${b}?${asked}`, { signal: request.signal });
       const pair = new Pair(await answer.arrayBuffer());
       if (request.signal.aborted) return;
       this.pair = pair;
+      this.pairAsked = asked;
       this.points = this.points.map((point) => (point.corrected ? point : this.matched(point.source)));
       this.onPoints();
       this.onPair();
@@ -118,11 +126,13 @@ export class PairView {
     }
   }
 
-  /** A question about this pair: path after /api/pairs/…, with the model. */
+  /** The model, and how the thing is looked for. */
+  asked() { return new URLSearchParams({ model: this.getModel(), ...this.search.parameters() }).toString(); }
+
+  /** A question about the pair that is shown: path after /api/pairs/…. */
   async question(path, options) {
-    const model = encodeURIComponent(this.getModel());
-    const join = path.includes("?") ? "&" : "?";
-    return askAbout([this.pictures.source, this.pictures.target], (a, b) => `/api/pairs/${a}/${b}/${path}${join}model=${model}`, options);
+    const join = path.includes("?") ? "&" : "?", asked = this.pairAsked;
+    return askAbout([this.pictures.source, this.pictures.target], (a, b) => `/api/pairs/${a}/${b}/${path}${join}${asked}`, options);
   }
 
   matched(source) {
@@ -259,6 +269,7 @@ export class PairView {
 
   drawSource(pen, stage) {
     this.drawExtra(pen, stage, "source");
+    this.search.boxes.source.draw(pen, stage);
     this.points.forEach((point, index) => drawPin(pen, ...stage.toCanvas(point.source.x, point.source.y), index));
     if (this.probe) drawProbe(pen, ...stage.toCanvas(this.probe.x, this.probe.y));
   }
@@ -266,6 +277,7 @@ export class PairView {
   drawTarget(pen, stage) {
     if (this.probe && this.pair && this.heat && this.showHeat) drawHeat(pen, stage, this.heat, this.pair.targetGrid, this.pair.targetView);
     this.drawExtra(pen, stage, "target");
+    this.search.boxes.target.draw(pen, stage);
     this.points.forEach((point, index) => drawPin(pen, ...stage.toCanvas(point.target.x, point.target.y), index, { chosen: point.corrected }));
     if (this.probe && this.pair && this.found) drawProbe(pen, ...stage.toCanvas(this.found.x, this.found.y), this.found.confidence);
   }
