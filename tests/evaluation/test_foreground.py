@@ -10,11 +10,12 @@ from PIL import Image
 from chmnet.config import BackboneConfig
 from chmnet.data.boxes import BoxedPicture
 from chmnet.errors import InputError
+from chmnet.evaluation import foreground
 from chmnet.evaluation.foreground import fit_foreground, label_positions
 from chmnet.files import read_tensors
 from chmnet.matcher import Matcher
 from chmnet.nn import CHMNet, Foreground
-from chmnet.pictures import Box
+from chmnet.pictures import Box, View
 from chmnet.training.synthetic import Texture
 from chmnet.weights import load_model, save_model, save_probe
 from chmnet.weights.models import read_notes
@@ -130,3 +131,26 @@ def test_refusals(tmp_path: Path, model: CHMNet) -> None:
     everywhere = [picture._replace(boxes=((0.0, 0.0, 128.0, 128.0),)) for picture in pictures]
     with pytest.raises(InputError, match="both things and background"):
         fit_foreground(model, everywhere)
+
+
+def test_background_inside_of_boxes_is_not_learned(
+    tmp_path: Path, model: CHMNet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Boxes that reach far beyond their square on all sides; what counts is the square."""
+    wide = [
+        picture._replace(boxes=tuple(tuple(np.add(box, (-16, -16, 16, 16))) for box in picture.boxes))
+        for picture in boxed(tmp_path, 16)
+    ]
+    shares = []
+    for rounds in (1, 4):
+        monkeypatch.setattr(foreground, "ROUNDS", rounds)
+        found = fit_foreground(model, wide)
+        right = 0.0
+        for seed in range(100, 106):
+            picture, box = scene(seed)
+            with torch.inference_mode():
+                features = model.features(View.of(picture).tensor((96, 96))[None])
+            on = label_positions(BoxedPicture(Path(), (box,)), (128, 128), (6, 6)) == 1
+            right += float(((found(features)[0] > 0.5) == on).float().mean()) / 6
+        shares.append(right)
+    assert shares[1] > shares[0] + 0.03, shares

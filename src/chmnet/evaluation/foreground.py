@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int8, Int64
+from jaxtyping import Bool, Float, Int8, Int64
 from torch import Tensor
 
 from chmnet.data.boxes import BoxedPicture
@@ -25,6 +25,8 @@ POSITIONS = 100
 """Most positions of a picture that are looked at."""
 _FEW = 8
 """So many positions of a kind weigh as much as any number of them in another picture."""
+ROUNDS = 4
+"""How often the probe is fitted; after the first time without what looks least like a thing inside of boxes."""
 _RIDGE, _STEPS = 1e-3, 60
 
 
@@ -36,7 +38,9 @@ def fit_foreground(
 ) -> Foreground:
     """Fit a logistic function of the features to "inside a box" against "well outside of all boxes".
 
-    Both kinds weigh the same, and so does every picture. The same pictures give the same numbers.
+    Both kinds weigh the same, and so does every picture. A box holds background too, between the legs of an animal
+    for example: the fit is repeated, each time with the half of a picture's positions inside of boxes that looked
+    most like a thing. The same pictures give the same numbers.
 
     Args:
         model: whose features are looked at.
@@ -69,7 +73,13 @@ def fit_foreground(
     things = torch.cat(kinds).float()
     if things.all() or not things.any():
         raise InputError("a probe of the foreground needs both things and background; use other or more pictures")
-    return _fit(torch.cat(rows), things, _weigh(things, torch.cat(numbers)))
+    features, pictured = torch.cat(rows), torch.cat(numbers)
+    probe = Foreground(features.shape[1])
+    kept = torch.ones_like(things, dtype=torch.bool)
+    for _ in range(ROUNDS):
+        _fit(probe, features[kept], things[kept], _weigh(things[kept], pictured[kept]))
+        kept = (things == 0) | _looks_most_like_a_thing(features @ probe.weight, things, pictured)
+    return probe
 
 
 def label_positions(picture: BoxedPicture, size: Size, grid: Size) -> Int8[Tensor, "h w"]:
@@ -106,13 +116,26 @@ def _weigh(things: Float[Tensor, " n"], numbers: Int64[Tensor, " n"]) -> Float[T
     return weights
 
 
-def _fit(features: Float[Tensor, "n c"], things: Float[Tensor, " n"], weights: Float[Tensor, " n"]) -> Foreground:
-    """Weighted logistic regression on standardised features, with a small ridge."""
-    probe = Foreground(features.shape[1])
+def _looks_most_like_a_thing(
+    logits: Float[Tensor, " n"], things: Float[Tensor, " n"], numbers: Int64[Tensor, " n"]
+) -> Bool[Tensor, " n"]:
+    """Which positions are the better half of those inside of boxes, picture by picture."""
+    chosen = torch.zeros_like(things, dtype=torch.bool)
+    inside_boxes = things.nonzero()[:, 0]
+    for these in inside_boxes.split(torch.bincount(numbers[inside_boxes]).tolist()):  # in the order of pictures
+        if len(these):
+            chosen[these] = logits[these] >= logits[these].median()
+    return chosen
+
+
+def _fit(
+    probe: Foreground, features: Float[Tensor, "n c"], things: Float[Tensor, " n"], weights: Float[Tensor, " n"]
+) -> None:
+    """Weighted logistic regression on standardised features with a small ridge, from the probe as it is."""
     mean, spread = features.mean(0), features.std(0) + 1e-6
     scaled = (features - mean) / spread
-    slopes = torch.zeros(features.shape[1], requires_grad=True)
-    first = torch.zeros(1, requires_grad=True)
+    slopes = (probe.weight * spread).requires_grad_()
+    first = (probe.bias + probe.weight @ mean).requires_grad_()
     optimiser = torch.optim.LBFGS([slopes, first], max_iter=_STEPS, line_search_fn="strong_wolfe")
 
     def loss() -> Tensor:
@@ -124,5 +147,4 @@ def _fit(features: Float[Tensor, "n c"], things: Float[Tensor, " n"], weights: F
 
     optimiser.step(loss)
     probe.weight = slopes.detach() / spread
-    probe.bias = (first - (probe.weight * mean).sum()).detach()
-    return probe
+    probe.bias = first.detach() - probe.weight @ mean
