@@ -23,6 +23,7 @@ from chmnet.annotation.choice import (
 )
 from chmnet.annotation.records import UPRIGHT, Pose
 from chmnet.config import TransferConfig
+from chmnet.data.pairs import mirrored_rows
 from chmnet.pictures import View
 from chmnet.poses import mirrored
 from chmnet.result import MatchResult
@@ -134,16 +135,18 @@ def test_quality_grows_with_confidence_and_falls_with_deformation() -> None:
 def test_sides_are_exchanged_by_name() -> None:
     points, trust = np.arange(12.0).reshape(6, 2), np.linspace(0.5, 1, 6)
     names = ["left_eye", "right_eye", "nose", "L_Ear", "R_Ear", "left horn"]
-    moved, confidence = exchange_sides(points, trust, names)
+    moved, confidence = exchange_sides(points, trust, mirrored_rows(names))
     np.testing.assert_array_equal(moved, points[[1, 0, 2, 4, 3, 5]])
     np.testing.assert_array_equal(confidence[:5], trust[[1, 0, 2, 4, 3]])
     assert confidence[5] == trust[5] * WITHOUT_COUNTERPART
-    again, _ = exchange_sides(moved, confidence, names)
+    again, _ = exchange_sides(moved, confidence, mirrored_rows(names))
     np.testing.assert_array_equal(again, points)
 
 
 def test_two_names_for_one_part_lose_no_place() -> None:
-    moved, _ = exchange_sides(np.arange(6.0).reshape(3, 2), np.ones(3), ["left eye", "right_eye", "Left_Eye"])
+    moved, _ = exchange_sides(
+        np.arange(6.0).reshape(3, 2), np.ones(3), mirrored_rows(["left eye", "right_eye", "Left_Eye"])
+    )
     assert not np.isnan(moved).any()
     np.testing.assert_array_equal(moved[2], (4, 5))
 
@@ -154,13 +157,13 @@ def test_guess_of_a_mirrored_target_has_its_sides_exchanged() -> None:
     upright = MatchResult(scores, view, view, TransferConfig(), pose_probability=0.8)
     result = replace(upright, target=mirrored(view))  # as if the picture were its own mirror image
     points = np.array([[15.0, 12.0], [45.0, 12.0], NAN])
-    names = ["left_eye", "right_eye", "nose"]
-    found = make_guess(result, points, names)
+    sides = [1, 0, 2]
+    found = make_guess(result, points, sides)
     assert found.pose == Pose(True, 0.0, 0.8)
     np.testing.assert_allclose(found.points[:2], points[:2], atol=0.5)  # mirrored, and under the other name
     assert np.isnan(found.points[2]).all()
     np.testing.assert_allclose(make_guess(result, points, []).points[:2], points[[1, 0]], atol=0.5)
-    straight = make_guess(upright, points, names)
+    straight = make_guess(upright, points, sides)
     np.testing.assert_allclose(straight.points[:2], points[:2], atol=0.5)
     assert straight.pose == Pose(False, 0.0, 0.8)
     assert straight.quality == pytest.approx(found.quality)

@@ -66,6 +66,15 @@ def test_where_keypoints_come_from(tmp_path: Path) -> None:
     assert "exchanged by name" in document["info"]["description"]
 
 
+def test_counterparts_of_the_file_are_kept(tmp_path: Path) -> None:
+    noise_picture(tmp_path / "source.png", 0)
+    labels = load_labels(write_labels(tmp_path / "labels.json", ["source.png"], flip_idx=[1, 0, 2, 3]))
+    assert labels.categories[0].counterparts() == [1, 0, 2, 3]
+    found = result(tmp_path / "a.png", [[1, 2]] * 4, [0.9] * 4)
+    document = to_coco(labels, [found], tmp_path / "out.json", ORIGIN)
+    assert document["categories"][0]["flip_idx"] == [1, 0, 2, 3]
+
+
 def test_all_confident_needs_no_review_and_one_point_has_a_box(labels: Labels, tmp_path: Path) -> None:
     found = result(tmp_path / "a.png", [[64.000001, 48], *[[NAN, NAN]] * 3], [0.5, 0, 0, 0])
     annotation = to_coco(labels, [found], tmp_path / "out.json", ORIGIN)["annotations"][0]

@@ -98,6 +98,10 @@ def test_objects_of_other_categories_may_be_broken(file: Path) -> None:
             "must join two of 1 … 4, got [1, 9]",
         ),
         (lambda document: document["categories"][0].update(skeleton=3), "'skeleton' must be a list"),
+        (
+            lambda document: document["categories"][0].update(flip_idx=[1, 2, 0, 3]),
+            "'flip_idx' must exchange the rows 0 … 3 in pairs, got [1, 2, 0, 3]",
+        ),
         (lambda document: document["images"][0].update(file_name="gone.png"), "there is no image"),
         (lambda document: document["images"][0].update(file_name=""), "the image '' must be"),
         (lambda document: document["images"][0].update(width=50), "the file says 50×30 pixels"),

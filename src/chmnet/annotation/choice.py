@@ -10,7 +10,6 @@ import numpy as np
 from jaxtyping import Float
 
 from chmnet.annotation.records import UPRIGHT, Moved, Pose
-from chmnet.data.pairs import mirrored_rows
 from chmnet.result import MatchResult
 
 DEFORMATION = 1.5
@@ -40,13 +39,15 @@ class Guess(NamedTuple):
     pose: Pose = UPRIGHT
 
 
-def make_guess(result: MatchResult, keypoints: Float[np.ndarray, "n 2"], names: Sequence[str]) -> Guess:
+def make_guess(
+    result: MatchResult, keypoints: Float[np.ndarray, "n 2"], counterparts: Sequence[int | None]
+) -> Guess:
     """The keypoints of an example in the target; where the mirrored target was matched, left and right exchanged.
 
     Args:
         result: example and target, matched.
         keypoints: of the example; NaN where it does not show one.
-        names: of the keypoints; empty: they have none, and nothing is exchanged.
+        counterparts: of each keypoint its row in a mirror, see :func:`exchange_sides`; empty: none is exchanged.
     """
     seen = ~np.isnan(keypoints).any(axis=1)
     points, confidence = np.full(keypoints.shape, np.nan), np.zeros(len(keypoints))
@@ -54,26 +55,32 @@ def make_guess(result: MatchResult, keypoints: Float[np.ndarray, "n 2"], names: 
     points[seen], confidence[seen] = matches.target, matches.confidence
     pose = Pose(result.target.mirrored, float(result.target.turn), result.pose_probability)
     quality = match_quality(keypoints[seen], matches.target, matches.confidence, pose)
-    if pose.mirrored and names:
-        points, confidence = exchange_sides(points, confidence, names)
+    if pose.mirrored and counterparts:
+        points, confidence = exchange_sides(points, confidence, counterparts)
     return Guess(points, confidence, quality, pose)
 
 
 def exchange_sides(
-    points: Float[np.ndarray, "n 2"], confidence: Float[np.ndarray, " n"], names: Sequence[str]
+    points: Float[np.ndarray, "n 2"], confidence: Float[np.ndarray, " n"], counterparts: Sequence[int | None]
 ) -> tuple[Float[np.ndarray, "n 2"], Float[np.ndarray, " n"]]:
-    """Give each place the name that it has in a mirror: that of ``left_eye`` is where ``right_eye`` is.
+    """Give each place the name that it has in a mirror: where ``left_eye`` was found, ``right_eye`` is.
 
-    Names without a side stay. A side without its counterpart among the names stays too, but is trusted less.
+    Keypoints without a side are their own counterparts. A side whose counterpart is missing (``None``) stays, but
+    is trusted less.
+
+    Args:
+        points: of each keypoint.
+        confidence: likewise.
+        counterparts: of each keypoint the row of its counterpart; see :func:`chmnet.data.pairs.mirrored_rows`.
 
     Example:
+        >>> from chmnet.data.pairs import mirrored_rows
         >>> places = np.array([[1.0, 1.0], [2.0, 2.0], [3.0, 3.0], [4.0, 4.0]])
         >>> names = ["L_Eye", "R_Eye", "Nose", "Left ear"]
-        >>> points, confidence = exchange_sides(places, np.full(4, 0.8), names)
+        >>> points, confidence = exchange_sides(places, np.full(4, 0.8), mirrored_rows(names))
         >>> points[:, 0].tolist(), confidence.tolist()
         ([2.0, 1.0, 3.0, 4.0], [0.8, 0.8, 0.8, 0.4])
     """
-    counterparts = mirrored_rows(names)
     moved, trust = points.copy(), confidence.copy()
     for row, other in enumerate(counterparts):
         if other is None or counterparts[other] != row:

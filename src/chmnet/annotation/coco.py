@@ -157,7 +157,7 @@ def _describe_category(category: Category) -> Json:
         "supercategory": category.supercategory,
         "keypoints": list(category.keypoint_names),
         "skeleton": [list(bone) for bone in category.skeleton],
-    }
+    } | ({"flip_idx": list(category.flip)} if category.flip else {})
 
 
 def _relative(path: Path, output: Path) -> str:

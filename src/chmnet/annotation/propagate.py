@@ -75,7 +75,7 @@ def propagate(
 
         def guess(instance: Instance, category: Category, target: Features) -> Guess:
             result = matcher.match(sources.extract(seen[instance]), target)
-            return make_guess(result, instance.keypoints, category.keypoint_names)
+            return make_guess(result, instance.keypoints, category.counterparts())
 
         for path in track(remaining):
             try:

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from chmnet.data.making_pairs import Instance, load_made, outside, without_outside
+from chmnet.data.pairs import mirrored_rows
 from chmnet.data.reading import Entry, OnProblem, find_below, numbers, read_all, read_box, read_json, shorten, stop
 from chmnet.errors import InputError
 from chmnet.pictures import Box, to_picture
@@ -41,6 +42,21 @@ class Category:
     skeleton: tuple[tuple[int, int], ...] = ()
     """Keypoints that a line joins, counted from 1 as in COCO."""
     supercategory: str = ""
+    flip: tuple[int, ...] = ()
+    """Of each keypoint the row of its counterpart in a mirror, where the file says (``flip_idx``)."""
+
+    def counterparts(self) -> list[int | None]:
+        """Of each keypoint the row of its counterpart in a mirror: as the file says, else by the names.
+
+        See :func:`chmnet.data.pairs.mirrored_rows`.
+
+        Example:
+            >>> Category(1, "cat", ("left_eye", "right_eye", "nose")).counterparts()
+            [1, 0, 2]
+            >>> Category(1, "cat", ("a", "b", "c"), flip=(2, 1, 0)).counterparts()
+            [2, 1, 0]
+        """
+        return list(self.flip) if self.flip else mirrored_rows(self.keypoint_names)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -186,7 +202,18 @@ def _read_category(entry: Entry) -> Category:
         skeleton.append((int(bone[0]), int(bone[1])))
     group = entry.values.get("supercategory")
     group = group if isinstance(group, str) else ""
-    return Category(entry.get("id", int), entry.get("name", str), names, tuple(skeleton), group)
+    flip = _read_flip(entry, len(names))
+    return Category(entry.get("id", int), entry.get("name", str), names, tuple(skeleton), group, flip)
+
+
+def _read_flip(entry: Entry, count: int) -> tuple[int, ...]:
+    """The rows that a mirror exchanges, counted from 0; empty where the file does not say."""
+    rows = entry.get("flip_idx", list) if entry.values.get("flip_idx") else []
+    whole = all(type(row) is int and 0 <= row < count for row in rows)
+    if rows and not (whole and len(rows) == count and all(rows[row] == each for each, row in enumerate(rows))):
+        text = f"'flip_idx' must exchange the rows 0 … {count - 1} in pairs, got {shorten(rows)}"
+        raise InputError(f"{entry.origin}: {text}")
+    return tuple(rows)
 
 
 def _check_picture(instance: Instance) -> Instance:

@@ -16,6 +16,7 @@ from chmnet.annotation.choice import Guess, choose, make_guess
 from chmnet.annotation.coco import doubtful_keypoints
 from chmnet.annotation.records import Moved, mean_confidence
 from chmnet.config import CONFIDENCE_THRESHOLD
+from chmnet.data.pairs import mirrored_rows
 from chmnet.web.answers import (
     ERRORS,
     ErrorAnswer,
@@ -144,8 +145,8 @@ class Jobs:
         queue = self.service.queue
         while queue.waiting >= queue.length and not queue.stopping:
             await asyncio.sleep(BUSY_SECONDS)
-        pair = Pair(source.picture, target, job.model)
-        return await queue.run(lambda: make_guess(self.service.match_now(pair).result, source.points, job.names))
+        pair, sides = Pair(source.picture, target, job.model), mirrored_rows(job.names)
+        return await queue.run(lambda: make_guess(self.service.match_now(pair).result, source.points, sides))
 
 
 # ---------------------------------------------------------------- the HTTP API
