@@ -21,6 +21,8 @@ TURNS = (0.0, 45.0, 90.0, 135.0, 180.0, 225.0, 270.0, 315.0)
 """Turns that are tried first, in degrees."""
 FINER = (-15, 15)
 """Turns around the best of them that are tried then."""
+CLEARLY = 1.1
+"""A turned target must have so much stronger votes than the target as it is."""
 SEARCH_SHARE = 2 / 3
 """Side of the pictures that turns are tried on, as a share of the side that pictures are matched at."""
 
@@ -91,7 +93,7 @@ def _find_turn(
     strengths = {turn: strength(turn) for turn in TURNS}
     shares = turn_probabilities(list(strengths.values()), numbers)
     chance, best = max(zip(shares, strengths, strict=True))
-    if chance < 0.5:  # as it is, unless the votes are clear
+    if strengths[best] < CLEARLY * strengths[0.0]:
         return 0.0, shares[0]
     strengths |= {(best + step) % 360: strength(best + step) for step in FINER}
     return max(strengths, key=lambda turn: strengths[turn]), chance
@@ -144,8 +146,8 @@ Facings = tuple[tuple[float, float], tuple[float, float], tuple[float, float]]
 def mirror_evidence(facings: Facings | None, strengths: tuple[float, float]) -> tuple[float, float, float]:
     """What speaks for matching the mirrored target.
 
-    The fronts lie on opposite sides of the backs, −1 … 1; left and right sides lie in opposite orders, −1 … 1; the
-    logarithm of the ratio of the votes.
+    The fronts lie on opposite sides of the backs, −1 … 1; below 0 where left and right sides are seen in the same
+    order, which a mirror would exchange, down to −1; the logarithm of the ratio of the votes.
 
     Args:
         facings: see :mod:`chmnet.nn.facing`; ``None``: the model cannot tell.
@@ -154,14 +156,14 @@ def mirror_evidence(facings: Facings | None, strengths: tuple[float, float]) -> 
     Example:
         >>> left, right = (-0.9, 0.0), (0.9, 0.0)
         >>> [round(number, 2) for number in mirror_evidence((right, left, right), (0.5, 0.5))]
-        [0.56, -0.0, 0.0]
+        [0.56, 0.0, 0.0]
     """
     votes = math.log(max(strengths[1], 1e-9) / max(strengths[0], 1e-9))
     if facings is None:
         return 0.0, 0.0, votes
     source, target, mirror = facings
     across = (target[0] - mirror[0]) / 2, (target[1] + mirror[1]) / 2  # a mirror exchanges front and back only
-    return -_clear(source[0]) * _clear(across[0]), -source[1] * across[1], votes
+    return -_clear(source[0]) * _clear(across[0]), min(0.0, -source[1] * across[1]) + 0.0, votes
 
 
 def _clear(across: float) -> float:

@@ -20,7 +20,7 @@ STRENGTHS = np.tile([0.5] + [0.4] * 7, (4, 1))
 
 def facing_each_other(gain: float, count: int = 40) -> PoseEvidence:
     """Half of the things face the same way; of the others the mirrored target gains so much."""
-    evidence = np.tile([[0.6, 0.0, 0.0], [-0.6, 0.0, 0.0]], (count // 2, 1))
+    evidence = np.tile([[0.5625, 0.0, 0.0], [-0.5625, 0.0, 0.0]], (count // 2, 1))
     return PoseEvidence(evidence, np.where(evidence[:, 0] > 0, gain, -0.5), STRENGTHS)
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from jaxtyping import Float64
@@ -17,13 +18,16 @@ from chmnet.pictures import View
 from chmnet.poses import SEARCH_SHARE, TURNS, mirror_evidence, mirrored, turned, vote_strength
 
 ALPHAS = (0.05, 0.1)
-COPIES = 0.4
+COPIES = 0.1
 """What a pair with its target mirrored counts, against 1 as it is: photographs are rarely mirrored."""
-MOST_LOST = 0.001
+MOST_LOST = 0.0015
 """Share of correct keypoints that no set of pairs may lose against upright targets."""
+SYMMETRIC = 0.2
+"""Things whose sides lie in one order by this much are not mirrored: nobody sees that they were."""
 TURNED_PAIRS = 60
 """Pairs of each set whose targets are turned."""
-_RIDGE, _STEP = 1e-4, 0.05
+_ALONG, _VOTES, _LIMITS = (0, 0.15, 0.3, 0.5, 0.8, 1.2), (0, 0.3, 0.6, 1, 1.5, 2), np.arange(0, 1.01, 0.02)
+"""Slopes of the other evidence that are tried, if that of the fronts is 1, and limits of the sum."""
 _MIRRORED = np.array([-1.0, 1.0, -1.0])
 """Evidence of a pair whose target picture is mirrored: what was the mirror image is the picture."""
 
@@ -79,34 +83,29 @@ def _correct(pair: Pair, found: np.ndarray) -> float:
 def fit_poses(sets: Sequence[PoseEvidence]) -> tuple[float, float, float, float, float]:
     """``calibration.pose``: a logistic function of the evidence for a mirrored target, and how clear turns are.
 
-    Every set counts the same, a pair as much as its poses differ, and every pair a second time with its target
-    mirrored (:data:`COPIES`). Then the first number is lowered until no set of pairs as they are loses
-    (:data:`MOST_LOST`): upright wins unless the evidence is clear.
+    Of a few slopes and limits those are taken that gain most keypoints. Every set counts the same, and pairs with
+    their target mirrored a little (:data:`COPIES`). None are taken that make a set of pairs as they are lose
+    (:data:`MOST_LOST`): upright wins unless the evidence is clear. Then how fast the probability rises is fitted.
 
     Example:
-        >>> opposite = np.tile([[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0]], (20, 1))
+        >>> opposite = np.tile([[0.9, 0.0, 0.0], [-0.9, 0.0, 0.0]], (20, 1))
         >>> found = PoseEvidence(opposite, opposite[:, 0] * 0.5, np.tile([0.5] + [0.4] * 7, (4, 1)))
         >>> first, across, along, votes, sharpness = fit_poses([found])
-        >>> across > 2, abs(along) < 1e-6, abs(votes) < 1e-6, sharpness > 10
-        (True, True, True, True)
+        >>> across > 2, along, votes, sharpness > 10
+        (True, 0.0, 0.0, True)
     """
-    from scipy.optimize import minimize, minimize_scalar  # takes a second to import, and few need it
+    from scipy.optimize import minimize_scalar  # takes a second to import, and few need it
 
-    evidence = np.concatenate([part for each in sets for part in (each.evidence, _MIRRORED * each.evidence)])
-    better = np.concatenate([part > 0 for each in sets for part in (each.gain, -each.gain)])
-    weights = [np.abs(each.gain) / max(1e-9, np.abs(each.gain).sum()) for each in sets]
-    weight = np.concatenate([part for each in weights for part in (each, COPIES * each)])
-    columns = np.column_stack([np.ones(len(evidence)), evidence])
+    choices = product(_ALONG, _VOTES, _LIMITS)
+    along, votes, limit = max(choices, key=lambda each: _worth(sets, np.array([1.0, *each[:2]]), each[2]))
+    slopes = np.array([1.0, along, votes])
+    sums = np.concatenate([each.evidence @ slopes - limit for each in sets])
+    gains = np.concatenate([each.gain / max(1e-9, np.abs(each.gain).sum()) for each in sets])
 
-    def loss(numbers: np.ndarray) -> float:
-        logits = columns @ numbers
-        errors = np.logaddexp(0, logits) - better * logits
-        return float((weight * errors).sum() / weight.sum() + _RIDGE * np.square(numbers[1:]).sum())
+    def error(log_rate: float) -> float:
+        return float((np.abs(gains) * np.logaddexp(0, -np.sign(gains) * math.exp(log_rate) * sums)).sum())
 
-    bounds = [(None, None), (0, None), (0, None), (0, None)]
-    first, *slopes = minimize(loss, np.zeros(4), method="SLSQP", bounds=bounds).x
-    while any(_lost(each, first, slopes) > MOST_LOST for each in sets):
-        first -= _STEP
+    rate = math.exp(minimize_scalar(error, bounds=(0, math.log(20)), method="bounded").x)
     turns = np.concatenate([each.strengths for each in sets])
     logs = np.log(turns.clip(min=1e-9))
 
@@ -115,11 +114,17 @@ def fit_poses(sets: Sequence[PoseEvidence]) -> tuple[float, float, float, float,
         return float(np.log(np.exp(logits - logits.max(1, keepdims=True)).sum(1)).mean() + logits.max(1).mean())
 
     sharpness = math.exp(minimize_scalar(surprise, bounds=(0, math.log(100)), method="bounded").x)
-    across, along, votes = (float(slope) for slope in slopes)
-    return float(first), across, along, votes, sharpness
+    return float(-rate * limit), rate, float(rate * along), float(rate * votes), sharpness
 
 
-def _lost(found: PoseEvidence, first: float, slopes: Sequence[float]) -> float:
-    """What choosing loses against the targets as they are."""
-    chosen = first + found.evidence @ np.array(slopes) > 0
-    return -float((chosen * found.gain).mean())
+def _worth(sets: Sequence[PoseEvidence], slopes: Float64[np.ndarray, "3"], limit: float) -> float:
+    """What choosing the mirrored target above a limit gains; −∞ where a set of pairs as they are loses."""
+    worth = 0.0
+    for each in sets:
+        gain = float(((each.evidence @ slopes > limit) * each.gain).mean())
+        if gain < -MOST_LOST:
+            return -math.inf
+        told = np.abs(each.evidence[:, 1]) < SYMMETRIC
+        copies = ((_MIRRORED * each.evidence) @ slopes > limit) & told
+        worth += gain - COPIES * float((copies * each.gain).mean())
+    return worth
