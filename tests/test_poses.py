@@ -127,3 +127,17 @@ def test_boxes_are_all_that_is_seen(tmp_path: Path) -> None:
     assert np.abs(result.locate(point) - point - [width, height]).max() < 0.1 * width
     with pytest.raises(InputError, match="outside"):
         matcher.match(picture, whole, boxes=(None, (-50, -50, -10, -10)))
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "is_mirrored"),
+    [
+        ("donkey.png", "pairs/horse.png", True),  # it looks the other way
+        ("donkey.png", "zebra.png", False),
+    ],
+)
+def test_the_default_model_sees_which_way_examples_face(source: str, target: str, is_mirrored: bool) -> None:
+    result = Matcher(device="cpu").match(EXAMPLES / source, EXAMPLES / target)
+    assert result.target.mirrored is is_mirrored
+    flipped = ImageOps.mirror(Image.open(EXAMPLES / target).convert("RGB"))
+    assert Matcher(device="cpu").match(EXAMPLES / source, flipped).target.mirrored is not is_mirrored
