@@ -22,7 +22,7 @@ from chmnet.annotation.choice import (
     match_quality,
 )
 from chmnet.annotation.records import UPRIGHT, Pose
-from chmnet.config import TransferConfig
+from chmnet.config import CalibrationConfig, TransferConfig
 from chmnet.data.pairs import mirrored_rows
 from chmnet.pictures import View
 from chmnet.poses import mirrored
@@ -34,6 +34,14 @@ NAN = np.full(2, np.nan)
 
 def guess(points: np.ndarray, quality: float, confidence: float = 0.8, pose: Pose = UPRIGHT) -> Guess:
     return Guess(points, np.where(np.isnan(points).any(axis=1), 0.0, confidence), quality, pose)
+
+
+def test_hidden_keypoints_are_those_of_the_best_example() -> None:
+    hidden = np.array([0.1, 0.2, 0.9, 0.3])
+    best = guess(CORNERS, 1.0)._replace(unmatched=hidden)
+    found = choose("cat", [guess(CORNERS, 0.5)._replace(unmatched=1 - hidden), best])
+    assert found.unmatched is hidden
+    assert choose("cat", [guess(CORNERS, 1.0)]).unmatched is None
 
 
 def test_best_example_is_taken_whole_where_others_contradict_it() -> None:
@@ -167,3 +175,13 @@ def test_guess_of_a_mirrored_target_has_its_sides_exchanged() -> None:
     np.testing.assert_allclose(straight.points[:2], points[:2], atol=0.5)
     assert straight.pose == Pose(False, 0.0, 0.8)
     assert straight.quality == pytest.approx(found.quality)
+    assert found.unmatched is None
+    background = torch.tensor([[1.0, 1.0, 0.0, 0.0]]).expand(1, 4, 4)  # the thing is on the left
+    numbers = CalibrationConfig(unmatched=(2.0, *(3.0 * (kind == 6) for kind in range(13))))
+    known = {
+        "likeness": torch.eye(16).view(1, 4, 4, 4, 4),
+        "foreground": (background, None),
+        "calibration": numbers,
+    }
+    left, right, nose = make_guess(replace(result, **known), points, sides).unmatched
+    assert (left, right, nose) == pytest.approx((1 / (1 + np.exp(-1)), 1 / (1 + np.exp(2)), 0), abs=0.05)

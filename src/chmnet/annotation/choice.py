@@ -37,6 +37,8 @@ class Guess(NamedTuple):
     quality: float
     """How well the example matches; see :func:`match_quality`."""
     pose: Pose = UPRIGHT
+    unmatched: np.ndarray | None = None
+    """The probability that each keypoint has no place in the target; ``None``: not known."""
 
 
 def make_guess(
@@ -55,13 +57,22 @@ def make_guess(
     points[seen], confidence[seen] = matches.target, matches.confidence
     pose = Pose(result.target.mirrored, float(result.target.turn), result.pose_probability)
     quality = match_quality(keypoints[seen], matches.target, matches.confidence, pose)
+    hidden = result.unmatched_at(keypoints[seen])
+    unmatched = None if hidden is None else np.zeros(len(keypoints))
+    if unmatched is not None:
+        unmatched[seen] = hidden
     if pose.mirrored and counterparts:
+        if unmatched is not None:
+            unmatched = exchange_sides(points, unmatched, counterparts, trusted_less=1.0)[1]
         points, confidence = exchange_sides(points, confidence, counterparts)
-    return Guess(points, confidence, quality, pose)
+    return Guess(points, confidence, quality, pose, unmatched)
 
 
 def exchange_sides(
-    points: Float[np.ndarray, "n 2"], confidence: Float[np.ndarray, " n"], counterparts: Sequence[int | None]
+    points: Float[np.ndarray, "n 2"],
+    confidence: Float[np.ndarray, " n"],
+    counterparts: Sequence[int | None],
+    trusted_less: float = WITHOUT_COUNTERPART,
 ) -> tuple[Float[np.ndarray, "n 2"], Float[np.ndarray, " n"]]:
     """Give each place the name that it has in a mirror: where ``left_eye`` was found, ``right_eye`` is.
 
@@ -72,6 +83,7 @@ def exchange_sides(
         points: of each keypoint.
         confidence: likewise.
         counterparts: of each keypoint the row of its counterpart; see :func:`chmnet.data.pairs.mirrored_rows`.
+        trusted_less: what is left of a confidence whose counterpart is missing.
 
     Example:
         >>> from chmnet.data.pairs import mirrored_rows
@@ -84,7 +96,7 @@ def exchange_sides(
     moved, trust = points.copy(), confidence.copy()
     for row, other in enumerate(counterparts):
         if other is None or counterparts[other] != row:
-            trust[row] *= WITHOUT_COUNTERPART
+            trust[row] *= trusted_less
         else:
             moved[other], trust[other] = points[row], confidence[row]
     return moved, trust
@@ -188,7 +200,7 @@ def choose(category: str, guesses: Sequence[Guess]) -> Moved:
         shown = ~np.isnan(points[:, row]).any(axis=1)
         if shown.any():
             joined[row], trust[row] = _join(points[shown, row], confidence[shown, row], extent)
-    return Moved(category, joined, trust, tuple(used), best.pose)
+    return Moved(category, joined, trust, tuple(used), best.pose, best.unmatched)
 
 
 def _join(

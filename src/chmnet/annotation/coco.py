@@ -18,12 +18,16 @@ from chmnet.geometry import Size, clip_points
 VISIBLE, NOT_VISIBLE, NOT_LABELLED = 2, 1, 0
 """COCO's v. Here: confident, to be reviewed, and shown by no source."""
 
+HIDDEN = 0.5
+"""Keypoints with a higher probability of having no place in the picture are to be reviewed."""
+
 EDGE_PX = 0.01
 """Points less than this outside a picture are there because of rounding."""
 
 DESCRIPTION = (
     "Keypoints found by chmnet propagate. v = 2: keypoint_confidence is at least minimum_confidence; "
-    "v = 1: it is less, or the point was moved in to the picture's edge, please review; "
+    "v = 1: it is less, or the point was moved in to the picture's edge, or it has no place in the picture "
+    "(keypoint_unmatched, a probability), please review; "
     "v = 0: no source shows it. "
     "source_images: the labelled pictures that the keypoints come from, the best first; "
     "pose: how the picture was seen beside that one. Where it was mirrored, left and right are exchanged by name."
@@ -47,7 +51,8 @@ def to_coco(
     """A COCO keypoints document.
 
     Each annotation has COCO's own fields and, for the review, ``keypoint_confidence`` (one number a keypoint),
-    ``score`` (their mean), ``needs_review`` and ``review_keypoints`` (names of the doubtful ones).
+    ``keypoint_unmatched`` (the probability that it is not to be seen; ``null``: not known), ``score`` (the mean
+    confidence), ``needs_review`` and ``review_keypoints`` (names of the doubtful ones).
     ``source_images`` are the labelled pictures that it comes from, the best first, and ``pose`` says how the
     picture was matched with that one: ``mirrored``, ``turn`` (degrees), ``probability`` (``null``: no other was
     tried). The box is that of the keypoints. File names are relative to the folder of ``output``.
@@ -87,7 +92,7 @@ def to_coco(
 
 
 def doubtful_keypoints(moved: Moved, size: Size, minimum_confidence: float) -> np.ndarray:
-    """Which keypoints a person should review: not confident, or outside the picture of (height, width).
+    """Which keypoints a person should review: not confident, hidden, or outside the picture of (height, width).
 
     Example:
         >>> moved = Moved("cat", np.array([[5.0, 5.0], [5.0, 99.0], [1.0, 1.0]]), np.array([0.9, 0.9, 0.2]))
@@ -96,7 +101,8 @@ def doubtful_keypoints(moved: Moved, size: Size, minimum_confidence: float) -> n
     """
     placed = ~np.isnan(moved.points).any(axis=1)
     shift = np.abs(moved.points - clip_points(moved.points, size)).max(axis=1)
-    return np.asarray(placed & ((moved.confidence < minimum_confidence) | (shift > EDGE_PX)))
+    hidden = False if moved.unmatched is None else moved.unmatched > HIDDEN
+    return np.asarray(placed & ((moved.confidence < minimum_confidence) | (shift > EDGE_PX) | hidden))
 
 
 def _describe(moved: Moved, size: Size, category: Category, minimum_confidence: float) -> Json:
@@ -116,6 +122,7 @@ def _describe(moved: Moved, size: Size, category: Category, minimum_confidence: 
         "segmentation": [],
         "score": mean_confidence(moved),
         "keypoint_confidence": moved.confidence.tolist(),
+        "keypoint_unmatched": None if moved.unmatched is None else moved.unmatched.tolist(),
         "needs_review": bool(doubtful.any()),
         "review_keypoints": list(compress(category.keypoint_names, doubtful)),
     }

@@ -42,6 +42,8 @@ class Moved(NamedTuple):
     """Which of the category's labelled objects they come from, the best first; empty: they were labelled."""
     pose: Pose = UPRIGHT
     """In which the best of them was matched; where it is mirrored, left and right were exchanged."""
+    unmatched: np.ndarray | None = None
+    """The probability that each keypoint has no place in the picture, by the best of them; ``None``: not known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +129,9 @@ class PartialFile:
                     "confidence": moved.confidence.round(CONFIDENCE_DECIMALS).tolist(),
                     "sources": list(moved.sources),
                     "pose": [moved.pose.mirrored, moved.pose.turn, _rounded_probability(moved.pose)],
+                    "unmatched": None
+                    if moved.unmatched is None
+                    else moved.unmatched.round(CONFIDENCE_DECIMALS).tolist(),
                 }
                 for moved in objects
             ],
@@ -155,6 +160,7 @@ class PartialFile:
                 np.array(entry["confidence"], dtype=np.float64),
                 tuple(map(int, entry["sources"])),
                 _read_pose(*entry["pose"]),
+                None if entry["unmatched"] is None else np.array(entry["unmatched"], dtype=np.float64),
             )
             for entry in record["objects"]
         ]
