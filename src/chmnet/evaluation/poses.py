@@ -18,7 +18,7 @@ from chmnet.pictures import View
 from chmnet.poses import SEARCH_SHARE, TURNS, mirror_evidence, mirrored, turned, vote_strength
 
 ALPHAS = (0.05, 0.1)
-COPIES = 0.1
+COPIES = 0.3
 """What a pair with its target mirrored counts, against 1 as it is: photographs are rarely mirrored."""
 MOST_LOST = 0.0015
 """Share of correct keypoints that no set of pairs may lose against upright targets."""
@@ -26,7 +26,8 @@ SYMMETRIC = 0.2
 """Things whose sides lie in one order by this much are not mirrored: nobody sees that they were."""
 TURNED_PAIRS = 60
 """Pairs of each set whose targets are turned."""
-_ALONG, _VOTES, _LIMITS = (0, 0.15, 0.3, 0.5, 0.8, 1.2), (0, 0.3, 0.6, 1, 1.5, 2), np.arange(0, 1.01, 0.02)
+_ALONG, _VOTES = (0, 0.3, 0.5, 0.8, 1.2, 1.8, 2.5), (0, 0.3, 0.6, 1, 1.5, 2, 3, 4)
+_LIMITS = np.arange(0, 1.01, 0.02)
 """Slopes of the other evidence that are tried, if that of the fronts is 1, and limits of the sum."""
 _MIRRORED = np.array([-1.0, 1.0, -1.0])
 """Evidence of a pair whose target picture is mirrored: what was the mirror image is the picture."""
