@@ -52,6 +52,7 @@ def main(folder: Path) -> None:
         "matches.jpg": shown_pairs(matcher),
         "warp.jpg": shown_warp(donkey),
         "looks.jpg": looks(donkey),
+        "place.jpg": found_place(),
         "propagate.jpg": propagated(folder),
         "kernels.png": kernels(),
         "votes.jpg": votes(donkey),
@@ -102,6 +103,19 @@ def looks(result: MatchResult) -> Image.Image:
         "the donkey warped onto the zebra, and blended with it",
     ]
     return contact_sheet(drawn, captions, columns=2, side=None)
+
+
+def found_place() -> Image.Image:
+    """The donkey in a picture that shows the zebra at a third of its size: all of it matched, and where it is."""
+    canvas = Image.open(EXAMPLES / "sedan.png").convert("RGB").resize((480, 360))
+    canvas.paste(Image.open(EXAMPLES / "zebra.png").convert("RGB").resize((160, 120)), (48, 198))
+    matcher = Matcher(poses="upright")
+    drawn = []
+    for place in ("whole", "found"):
+        result = matcher.match(EXAMPLES / "donkey.png", canvas, place=place)
+        found = result.transfer(PAIRS[0].points)
+        drawn.append(draw_matches(*both(result), found.source, found.target, 380, found.confidence))
+    return contact_sheet(drawn, ['place="whole"', 'place="found"'], columns=1, side=None)
 
 
 def propagated(folder: Path) -> Image.Image:

@@ -30,9 +30,11 @@ SURE = 0.6
 """A place that agrees by so much is the right one: the thing is not searched in the other picture too."""
 LEAST, BETTER = 0.5, 1.4
 """How much a place must agree, at least; and as a multiple of how much the whole pictures do."""
+LARGER = 1.1
+"""A window must agree by so much more than a larger one."""
 TAIL = 0.03
 """Share of the votes that may lie beside a box, on each of its sides."""
-MARGIN = 0.08
+MARGIN = 0.2
 """What is seen around the box that votes came from, as a share of it."""
 MOST = 0.8
 """A box of more than this share of a picture's area is all of it."""
@@ -58,18 +60,14 @@ def find_places(source: Features, target: Features, look: Look, vote: Vote) -> t
     free = _is_free(source), _is_free(target)
     if not any(free):
         return source, target
-    seen, votes = (source, target), vote(source, target)
+    votes = vote(source, target)
     if agreement(votes, source.foreground, target.foreground) < ENOUGH:
         found = _search(source, target, look, vote)
         if found is not None:
-            seen, votes = found
-            free = (
-                seen[0].view != source.view,
-                seen[1].view != target.view,
-            )  # where the thing is large, all is seen
-    masses = vote_masses(votes, seen[0].foreground, seen[1].foreground)
-    first = _cut(source, seen[0].view, masses[0], look) if free[0] else source
-    return first, _cut(target, seen[1].view, masses[1], look) if free[1] else target
+            return found
+    masses = vote_masses(votes, source.foreground, target.foreground)
+    first = _cut(source, masses[0], look) if free[0] else source
+    return first, _cut(target, masses[1], look) if free[1] else target
 
 
 def _is_free(side: Features) -> bool:
@@ -77,17 +75,15 @@ def _is_free(side: Features) -> bool:
     return side.view.area is None and side.view.picture.at_hand
 
 
-def _cut(side: Features, seen: View, mass: Float[Tensor, "h w"], look: Look) -> Features:
-    """Features of the box that holds most of the votes of what was seen, unless that is most of the picture."""
-    view = view_part(seen, mass_box(mass, TAIL), MARGIN)
+def _cut(side: Features, mass: Float[Tensor, "h w"], look: Look) -> Features:
+    """Features of the box that holds most of the votes, unless that is most of the picture."""
+    view = view_part(side.view, mass_box(mass, TAIL), MARGIN)
     (height, width), (all_height, all_width) = view.size, side.view.size
     return side if height * width > MOST * all_height * all_width else look(view, side.branch, 1.0)
 
 
-def _search(
-    source: Features, target: Features, look: Look, vote: Vote
-) -> tuple[tuple[Features, Features], Tensor] | None:
-    """The pictures, one of them in a part only that agrees much better with the other, and their votes."""
+def _search(source: Features, target: Features, look: Look, vote: Vote) -> tuple[Features, Features] | None:
+    """The pictures, one of them in a part only, if that agrees much better with the other than all of it."""
     if not (source.view.picture.at_hand and target.view.picture.at_hand):
         return None
 
@@ -96,32 +92,31 @@ def _search(
 
     first, second = (look(side.view, side.branch, CHECK_SHARE) for side in (source, target))
     least = max(LEAST, BETTER * agreement(vote(first, second), first.foreground, second.foreground))
-    best: tuple[float, Features, Features, Tensor] | None = None
+    in_target, in_source = (0.0, target.view), (0.0, source.view)
     if _is_free(target):
-        best = _best_window(first, target, look, vote)
-    if _is_free(source) and (best is None or best[0] < max(SURE, least)):
-        other = _best_window(second, source, look, swapped)
-        if best is None or other[0] > best[0]:
-            value, thing, part, votes = other
-            best = value, part, thing, votes.permute(0, 1, 4, 5, 2, 3)
-    if best is None or best[0] < least:
+        in_target = _best_window(first, target, look, vote)
+    if _is_free(source) and in_target[0] < max(SURE, least):
+        in_source = _best_window(second, source, look, swapped)
+    if max(in_target[0], in_source[0]) < least:
         return None
-    return (best[1], best[2]), best[3]
+    if in_target[0] >= in_source[0]:
+        return source, look(in_target[1], target.branch, 1.0)
+    return look(in_source[1], source.branch, 1.0), target
 
 
-def _best_window(
-    thing: Features, place: Features, look: Look, vote: Vote
-) -> tuple[float, Features, Features, Tensor]:
-    """Where the thing of one picture is in another, if it is small there: agreement, features of both, votes."""
+def _best_window(thing: Features, place: Features, look: Look, vote: Vote) -> tuple[float, View]:
+    """Where the thing of one picture is in another, if it is small there: how well that agrees, and the place."""
     large = look(place.view, place.branch, SEARCH_SHARE)
-    found = []
-    for share in TEMPLATE_SHARES:
+    best = 0.0, place.view
+    for share in sorted(TEMPLATE_SHARES, reverse=True):
         template = look(thing.view, thing.branch, share)
+        least = LARGER * best[0]  # a larger window that agrees nearly as well cuts off less
         for box in template_boxes(vote(template, large), template.foreground, CANDIDATES):
             part = look(view_part(place.view, box, WINDOW_MARGIN), place.branch, CHECK_SHARE)
-            votes = vote(thing, part)
-            found.append((agreement(votes, thing.foreground, part.foreground), thing, part, votes))
-    return max(found, key=lambda each: each[0])
+            value = agreement(vote(thing, part), thing.foreground, part.foreground)
+            if value > max(best[0], least):
+                best = value, part.view
+    return best
 
 
 def agreement(
