@@ -39,15 +39,15 @@ def guess(points: np.ndarray, quality: float, confidence: float = 0.8, pose: Pos
 def test_hidden_keypoints_are_those_of_the_best_example() -> None:
     hidden = np.array([0.1, 0.2, 0.9, 0.3])
     best = guess(CORNERS, 1.0)._replace(unmatched=hidden)
-    found = choose("cat", [guess(CORNERS, 0.5)._replace(unmatched=1 - hidden), best])
+    found = choose("cat", [[guess(CORNERS, 0.5)._replace(unmatched=1 - hidden)], [best]])
     assert found.unmatched is hidden
-    assert choose("cat", [guess(CORNERS, 1.0)]).unmatched is None
+    assert choose("cat", [[guess(CORNERS, 1.0)]]).unmatched is None
 
 
 def test_best_example_is_taken_whole_where_others_contradict_it() -> None:
     pose = Pose(True, 0.0, 0.9)
     best, other = guess(CORNERS, 1.0, pose=pose), guess(CORNERS[::-1], 0.9, confidence=0.99)
-    found = choose("cat", [other, best])
+    found = choose("cat", [[other], [best]])
     np.testing.assert_array_equal(found.points, best.points)
     np.testing.assert_array_equal(found.confidence, best.confidence)
     assert (found.category, found.sources, found.pose) == ("cat", (1,), pose)
@@ -56,7 +56,7 @@ def test_best_example_is_taken_whole_where_others_contradict_it() -> None:
 def test_agreeing_examples_are_joined_as_computed_by_hand() -> None:
     other = CORNERS + np.array([[2, 0], [2, 0], [2, 0], [1, 1]])
     first, second = guess(CORNERS, 1.0, 0.8), guess(other, 0.5, 0.4)
-    found = choose("cat", [first, second])
+    found = choose("cat", [[first], [second]])
     assert found.sources == (0, 1)
     unit = BANDWIDTH * (50 + 51) / 2
     near = np.exp(-((2 / unit) ** 2) / 2)
@@ -68,7 +68,7 @@ def test_one_point_elsewhere_stays_with_the_best_and_is_trusted_less() -> None:
     shape = np.concatenate([CORNERS, CORNERS + 12])
     other = shape.copy()
     other[0] += 45
-    found = choose("cat", [guess(shape, 1.0), guess(other, 0.5)])
+    found = choose("cat", [[guess(shape, 1.0)], [guess(other, 0.5)]])
     assert found.sources == (0, 1)
     np.testing.assert_allclose(found.points[0], shape[0], atol=0.1)
     assert found.confidence[0] == pytest.approx(0.4, abs=0.01)
@@ -79,7 +79,7 @@ def test_what_the_best_does_not_show_comes_from_those_that_agree_only() -> None:
     best = np.array([*CORNERS[:3], NAN, NAN])
     agreeing = np.array([*CORNERS[:3] + 1, NAN, (80.0, 80.0)])
     contradicting = np.array([*CORNERS[:3] + 60, (5.0, 5.0), (9.0, 9.0)])
-    found = choose("cat", [guess(best, 1.0), guess(contradicting, 0.9), guess(agreeing, 0.2)])
+    found = choose("cat", [[guess(best, 1.0)], [guess(contradicting, 0.9)], [guess(agreeing, 0.2)]])
     assert found.sources == (0, 2)
     assert np.isnan(found.points).any(axis=1).tolist() == [False, False, False, True, False]
     np.testing.assert_array_equal(found.points[4], (80, 80))
@@ -89,7 +89,7 @@ def test_what_the_best_does_not_show_comes_from_those_that_agree_only() -> None:
 def test_examples_without_a_common_keypoint_do_not_contradict() -> None:
     first, second = guess(np.array([*CORNERS[:2], NAN]), 1.0), guess(np.array([NAN, NAN, CORNERS[2]]), 0.5)
     assert agreement(first, second) == 1
-    np.testing.assert_array_equal(choose("cat", [first, second]).points, CORNERS[:3])
+    np.testing.assert_array_equal(choose("cat", [[first], [second]]).points, CORNERS[:3])
 
 
 places = arrays(np.float64, (4, 2), elements=st.floats(0, 100))
@@ -99,7 +99,7 @@ sure = arrays(np.float64, 4, elements=st.floats(0, 1))
 @given(st.lists(st.tuples(places, sure, st.floats(-5, 5)), min_size=1, max_size=4))
 def test_places_stay_among_those_of_agreeing_examples(drawn: list[tuple[np.ndarray, np.ndarray, float]]) -> None:
     guesses = [Guess(*each) for each in drawn]
-    found = choose("cat", guesses)
+    found = choose("cat", [[each] for each in guesses])
     best = max(guesses, key=lambda each: each.quality)
     assert guesses[found.sources[0]].quality == best.quality
     assert all(agreement(guesses[found.sources[0]], guesses[each]) >= AGREEMENT for each in found.sources[1:])
@@ -107,6 +107,13 @@ def test_places_stay_among_those_of_agreeing_examples(drawn: list[tuple[np.ndarr
     assert (found.points >= used.min(axis=0) - 1e-9).all()
     assert (found.points <= used.max(axis=0) + 1e-9).all()
     assert ((found.confidence >= 0) & (found.confidence <= 1 + 1e-9)).all()
+
+
+def test_pose_of_another_example_is_the_one_that_agrees() -> None:
+    best, wrong, right = guess(CORNERS, 1.0), guess(CORNERS[::-1], 0.9), guess(CORNERS + 1, 0.5)
+    found = choose("cat", [[wrong, right], [guess(CORNERS[[2, 3, 0, 1]], 0.2), best]])
+    assert found.sources == (1, 0)
+    assert (np.abs(found.points - CORNERS) < 1).all()
 
 
 def test_agreement_of_equal_and_of_far_guesses() -> None:
@@ -131,10 +138,12 @@ def test_deformation_of_similar_and_of_other_shapes() -> None:
 
 def test_quality_grows_with_confidence_and_falls_with_deformation() -> None:
     crooked = CORNERS + np.array([[0, 0], [9, 9], [0, 0], [-9, 4]])
-    plain = match_quality(CORNERS, CORNERS, np.full(4, 0.6))
-    assert match_quality(CORNERS, CORNERS, np.full(4, 0.9)) > plain
-    assert match_quality(CORNERS, crooked, np.full(4, 0.6)) < plain
-    assert np.isfinite(match_quality(CORNERS, CORNERS, np.array([0.0, 1.0, 0.0, 1.0])))
+    plain = match_quality(CORNERS, CORNERS, np.full(4, 0.6), 0.5)
+    assert match_quality(CORNERS, CORNERS, np.full(4, 0.9), 0.5) > plain
+    assert match_quality(CORNERS, CORNERS, np.full(4, 0.6), 0.7) > plain
+    assert match_quality(CORNERS, CORNERS, np.full(4, 0.6), 0.5, Pose(probability=0.1)) < plain
+    assert match_quality(CORNERS, crooked, np.full(4, 0.6), 0.5) < plain
+    assert np.isfinite(match_quality(CORNERS, CORNERS, np.array([0.0, 1.0, 0.0, 1.0]), 0.0))
 
 
 # ---------------------------------------------------------------- left and right

@@ -30,7 +30,8 @@ def run(labels: Labels, targets: list[Path], model: CHMNet, folder: Path) -> dic
     """Points found in each target, by its name."""
     file = PartialFile(folder / "out.partial")
     file.start({"run": 1})
-    return {found.path.name: found.objects[0].points for found in propagate(labels, targets, model, file).found}
+    outcome = propagate(labels, targets, model, file, poses="upright")
+    return {found.path.name: found.objects[0].points for found in outcome.found}
 
 
 def evaluated(pairs: list[Pair], model: CHMNet, folder: Path) -> dict[str, np.ndarray]:

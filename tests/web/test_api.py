@@ -311,7 +311,7 @@ def test_of_several_labelled_pictures_the_best_is_taken(client: TestClient, resu
     (found,) = wait(client, client.post("/api/propagations", json=wish).json())["pictures"]
     results = result, chmnet.match(EXAMPLES / "sedan.png", ZEBRA)
     rows = [np.array([point or (np.nan, np.nan) for point in points]) for points in labels]
-    expected = choose("", [make_guess(*each, []) for each in zip(results, rows, strict=True)])
+    expected = choose("", [[make_guess(*each, [])] for each in zip(results, rows, strict=True)])
     assert found["points"][3] is None
     np.testing.assert_allclose(found["points"][:3], expected.points[:3], atol=0.05)
     np.testing.assert_allclose(found["confidences"], expected.confidence, atol=5e-3)

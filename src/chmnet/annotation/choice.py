@@ -12,8 +12,9 @@ from jaxtyping import Float
 from chmnet.annotation.records import UPRIGHT, Moved, Pose
 from chmnet.result import MatchResult
 
-DEFORMATION = 1.5
-"""How much an implausible deformation counts against an example, beside the log-odds of its confidences."""
+OVERALL, DEFORMATION, POSE = 4.0, 1.5, 0.1
+"""What counts beside the log-odds of the keypoints' confidences: the logarithms of the mean confidence of all that
+is seen of the example, of the deformation of its keypoints, and of the probability of the pose."""
 LEAST_DEFORMATION, USUAL_DEFORMATION = 0.05, 0.5
 """Deformations below the first are alike; the second stands for what fewer than three points cannot tell."""
 BANDWIDTH = 0.13
@@ -42,7 +43,10 @@ class Guess(NamedTuple):
 
 
 def make_guess(
-    result: MatchResult, keypoints: Float[np.ndarray, "n 2"], counterparts: Sequence[int | None]
+    result: MatchResult,
+    keypoints: Float[np.ndarray, "n 2"],
+    counterparts: Sequence[int | None],
+    probability: float | None = None,
 ) -> Guess:
     """The keypoints of an example in the target; where the mirrored target was matched, left and right exchanged.
 
@@ -50,13 +54,16 @@ def make_guess(
         result: example and target, matched.
         keypoints: of the example; NaN where it does not show one.
         counterparts: of each keypoint its row in a mirror, see :func:`exchange_sides`; empty: none is exchanged.
+        probability: of the pose; ``None``: as the result says.
     """
     seen = ~np.isnan(keypoints).any(axis=1)
     points, confidence = np.full(keypoints.shape, np.nan), np.zeros(len(keypoints))
     matches = result.transfer(keypoints[seen])
     points[seen], confidence[seen] = matches.target, matches.confidence
-    pose = Pose(result.target.mirrored, float(result.target.turn), result.pose_probability)
-    quality = match_quality(keypoints[seen], matches.target, matches.confidence, pose)
+    chance = result.pose_probability if probability is None else probability
+    pose = Pose(result.target.mirrored, float(result.target.turn), chance)
+    overall = float(result.confidence.mean())
+    quality = match_quality(keypoints[seen], matches.target, matches.confidence, overall, pose)
     hidden = result.unmatched_at(keypoints[seen])
     unmatched = None if hidden is None else np.zeros(len(keypoints))
     if unmatched is not None:
@@ -106,24 +113,27 @@ def match_quality(
     source: Float[np.ndarray, "n 2"],
     target: Float[np.ndarray, "n 2"],
     confidence: Float[np.ndarray, " n"],
+    overall: float,
     pose: Pose = UPRIGHT,
 ) -> float:
-    """How well an example matches: the mean log-odds of its confidences, less where it is deformed much.
+    """How well an example matches in a pose: by its confidences, less where its keypoints are deformed much.
 
-    ``mean(log(c / (1 − c))) − 1.5 log d``; d is the :func:`deformation` of the points. It was chosen on the
-    validation photographs of Animal-Pose, see ``tools/propagation.py``: of two examples that face opposite ways,
-    the one with the higher quality is right in 36.7 % of the keypoints; the one with the higher mean confidence in
-    35.8 %, one drawn by lot in 30.6 %, the better one in 41.8 %.
+    ``mean(log(c / (1 − c))) + 4 log o − 1.5 log d + 0.1 log p``: c are the confidences of the keypoints, o is the
+    mean confidence of all that is seen of the example, d the :func:`deformation` of the keypoints, p the
+    probability of the pose. Chosen on validation photographs of Animal-Pose, see ``tools/propagation.py``.
 
     Args:
         source: keypoints of the example, in pixels.
         target: where they lie in the target.
         confidence: of each of them.
+        overall: mean confidence of all that is seen of the example.
         pose: in which the target was matched.
     """
     sure = confidence.clip(_LEAST, _MOST)
     deformed = max(deformation(source, target, sure, pose), LEAST_DEFORMATION)
-    return float(np.log(sure / (1 - sure)).mean() - DEFORMATION * np.log(deformed))
+    likely = 1.0 if pose.probability is None else pose.probability
+    logs = np.log([max(overall, _LEAST), deformed, max(likely, _LEAST)])
+    return float(np.log(sure / (1 - sure)).mean() + logs @ (OVERALL, -DEFORMATION, POSE))
 
 
 def deformation(
@@ -169,8 +179,8 @@ def agreement(first: Guess, second: Guess) -> float:
     return float(weights @ near / weights.sum())
 
 
-def choose(category: str, guesses: Sequence[Guess]) -> Moved:
-    """The guess of the highest quality, joined with those that agree with it.
+def choose(category: str, examples: Sequence[Sequence[Guess]]) -> Moved:
+    """The guess of the highest quality, joined with those of other examples that agree with it.
 
     A keypoint lies where the best example that shows it says, moved to the mean of those that say nearly the same,
     each weighted by its confidence. The new confidence is ``Σ c² K / Σ c`` with K = exp(−d² / 2) for the distance
@@ -179,28 +189,36 @@ def choose(category: str, guesses: Sequence[Guess]) -> Moved:
 
     Args:
         category: of the object.
-        guesses: one of each example, at least one.
+        examples: of each example its guesses in one or more poses; at least one of each.
 
     Example:
         >>> def guess(shift, quality):
         ...     points = np.array([[10.0 + shift, 10], [50 + shift, 10], [50 + shift, 40]])
         ...     return Guess(points, np.full(3, 0.9), quality)
-        >>> found = choose("cat", [guess(200, 0.5), guess(0, 1.0), guess(2, 0.8)])  # two agree, one does not
+        >>> found = choose("cat", [[guess(200, 0.5)], [guess(0, 1.0)], [guess(2, 0.8)]])  # two agree, one does not
         >>> found.points.round(1).tolist(), found.sources
         ([[11.0, 10.0], [51.0, 10.0], [51.0, 40.0]], (1, 2))
     """
-    order = sorted(range(len(guesses)), key=lambda number: -guesses[number].quality)
-    best = guesses[order[0]]
-    used = [number for number in order if number == order[0] or agreement(best, guesses[number]) >= AGREEMENT]
-    points = np.stack([guesses[number].points for number in used])
-    confidence = np.stack([guesses[number].confidence for number in used])
-    extent = float(np.mean([_extent(guesses[number]) for number in used]))
+    first = max(range(len(examples)), key=lambda number: max(guess.quality for guess in examples[number]))
+    best = max(examples[first], key=lambda guess: guess.quality)
+    nearest = {
+        number: max(guesses, key=lambda guess: agreement(best, guess))
+        for number, guesses in enumerate(examples)
+        if number != first
+    }
+    others = sorted(
+        (number for number, guess in nearest.items() if agreement(best, guess) >= AGREEMENT),
+        key=lambda number: -nearest[number].quality,
+    )
+    used = [best, *(nearest[number] for number in others)]
+    points, confidence = np.stack([one.points for one in used]), np.stack([one.confidence for one in used])
+    extent = float(np.mean([_extent(guess) for guess in used]))
     joined, trust = np.full(points.shape[1:], np.nan), np.zeros(points.shape[1])
     for row in range(points.shape[1]):
         shown = ~np.isnan(points[:, row]).any(axis=1)
         if shown.any():
             joined[row], trust[row] = _join(points[shown, row], confidence[shown, row], extent)
-    return Moved(category, joined, trust, tuple(used), best.pose, best.unmatched)
+    return Moved(category, joined, trust, (first, *others), best.pose, best.unmatched)
 
 
 def _join(

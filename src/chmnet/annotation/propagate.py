@@ -19,6 +19,7 @@ from chmnet.features import FeatureCache, Features
 from chmnet.matcher import BOX_MARGIN, Matcher
 from chmnet.nn.chmnet import CHMNet
 from chmnet.pictures import View
+from chmnet.poses import mirrored
 
 Track = Callable[[list[Path]], Iterable[Path]]
 
@@ -41,6 +42,7 @@ def propagate(
     track: Track = iter,
     device: str = "auto",
     poses: str = "mirror",
+    place: str = "whole",
     whole: bool = False,
 ) -> Outcome:
     """Find the keypoints of every labelled category in every target.
@@ -57,25 +59,26 @@ def propagate(
             computed again.
         track: wraps the targets that remain, for a progress bar.
         device: where the network computes.
-        poses: in which the targets are looked at; see :class:`chmnet.Matcher`.
+        poses: in which the targets are looked at; see :class:`chmnet.Matcher`. Where a category tells left from
+            right, a target is matched mirrored and not, and the better one is taken.
+        place: whether the thing is found in the targets first; see :class:`chmnet.Matcher`.
         whole: match the whole labelled pictures, even where the labels say where the thing is.
 
     Raises:
-        InputError: a labelled picture cannot be read, or there are no such poses.
+        InputError: a labelled picture cannot be read, or there are no such poses or place.
     """
     known = {path: result for path in targets if (result := file.get(path)) is not None}
     remaining = [path for path in targets if path not in known]
     skipped: list[Skipped] = []
     with FeatureCache[Features]() as of_sources, FeatureCache[Features](disk=False) as of_target:
-        sources = Matcher(model, device, cache=of_sources, poses=poses)
-        matcher = Matcher(model, device, cache=of_target, poses=poses)
+        sources = Matcher(model, device, cache=of_sources)
+        matcher = Matcher(model, device, cache=of_target, poses=poses, place=place)
         seen = {instance: labelled_view(instance, whole) for instance in labels.instances}
         for view in seen.values() if remaining else ():
             sources.extract(view)  # what is wrong with these is no target's fault
 
-        def guess(instance: Instance, category: Category, target: Features) -> Guess:
-            result = matcher.match(sources.extract(seen[instance]), target)
-            return make_guess(result, instance.keypoints, category.counterparts())
+        def guess(instance: Instance, category: Category, target: Features) -> list[Guess]:
+            return _guess(instance, category.counterparts(), matcher, sources.extract(seen[instance]), target)
 
         for path in track(remaining):
             try:
@@ -92,6 +95,19 @@ def propagate(
     # A path may be another way to one that is known: it stays as it was named.
     found = [replace(known[path], path=path) for path in targets if path in known]
     return Outcome(found, skipped, computed)
+
+
+def _guess(
+    instance: Instance, counterparts: list[int | None], matcher: Matcher, source: Features, target: Features
+) -> list[Guess]:
+    """Where the keypoints of an example lie in a target, in both poses where left and right can be exchanged."""
+    result = matcher.match(source, target)
+    guesses = [make_guess(result, instance.keypoints, counterparts)]
+    if result.pose_probability is not None and any(other != row for row, other in enumerate(counterparts)):
+        again = source if result.source == source.view else result.source
+        mirror = matcher.match(again, mirrored(result.target), poses="upright", place="whole")
+        guesses.append(make_guess(mirror, instance.keypoints, counterparts, 1 - result.pose_probability))
+    return guesses
 
 
 def labelled_view(instance: Instance, whole: bool = False) -> View:
@@ -116,7 +132,12 @@ def labelled_view(instance: Instance, whole: bool = False) -> View:
 
 
 def describe_run(
-    labels: Labels, model: dict[str, Any], device: str, poses: str = "mirror", whole: bool = False
+    labels: Labels,
+    model: dict[str, Any],
+    device: str,
+    poses: str = "mirror",
+    place: str = "whole",
+    whole: bool = False,
 ) -> dict[str, Any]:
     """All that predictions depend on, beside the targets.
 
@@ -125,6 +146,7 @@ def describe_run(
         model: see :func:`chmnet.evaluation.predict.describe_model`.
         device: where the network computes; another one rounds differently.
         poses: in which the targets are looked at.
+        place: whether the thing is found in them first.
         whole: whether whole labelled pictures are matched.
     """
     digest = hashlib.sha256()
@@ -140,6 +162,7 @@ def describe_run(
         "model": model,
         "device": device,
         "poses": poses,
+        "place": place,
         "whole": whole,
         "chmnet_version": __version__,
     }

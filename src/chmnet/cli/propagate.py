@@ -41,6 +41,7 @@ def propagate(
         bool, typer.Option("--include-sources", help="Put the annotated pictures into the output, too.")
     ] = False,
     poses: io.PoseSearch = io.Poses.mirror,
+    place: io.PlaceSearch = io.Place.whole,
     whole: Annotated[
         bool,
         typer.Option("--whole", help="Match the whole annotated pictures, not only the objects' boxes."),
@@ -79,7 +80,7 @@ def propagate(
         raise InputError(f"there are no pictures in {', '.join(names)} beside the annotated ones")
     io.check_outputs([labels, *sources, *targets.pictures], [output, contact_sheet], overwrite=True)
     partial = PartialFile(output.with_name(output.name + ".partial"))
-    search = {"poses": poses.value, "whole": whole}
+    search = {"poses": poses.value, "place": place.value, "whole": whole}
     outcome, facts = _find(known, targets.pictures, partial, model, backbone_weights, device, search, overwrite)
     origin = Origin(facts["name"], facts["weights_sha256"], minimum_confidence)
     document = to_coco(known, outcome.found, output, origin, include_sources)

@@ -139,7 +139,7 @@ class Jobs:
 
     async def _find(self, job: Job, target: StoredPicture) -> Moved:
         """What the sources say of one target; the choice is that of ``chmnet propagate``."""
-        return choose("", [await self._guess(job, source, target) for source in job.sources])
+        return choose("", [[await self._guess(job, source, target)] for source in job.sources])
 
     async def _guess(self, job: Job, source: Labelled, target: StoredPicture) -> Guess:
         queue = self.service.queue
