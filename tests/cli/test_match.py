@@ -218,6 +218,22 @@ def test_boxes_are_matched_inside_and_answered_for_the_whole_picture(tmp_path: P
     np.testing.assert_allclose([row["target"] for row in document["matches"]], [[310, 150], [400, 180]], atol=12)
     assert json.loads(run(*command)[1])["target_area"] is None
     assert run(*command, "--poses", "sideways")[0] == 2
+    assert run(*command, "--place", "nowhere")[0] == 2
+
+
+def test_the_thing_is_found_and_answered_for_the_whole_picture(tmp_path: Path, run: Run) -> None:
+    wide = Image.new("RGB", (700, 500), "white")
+    wide.paste(to_picture(DONKEY), (420, 250))
+    wide.save(tmp_path / "wide.png")
+    command = ["match", DONKEY, tmp_path / "wide.png", "--points", "60,50 150,80", "--json", "-"]
+    code, printed, _ = run(*command, "--place", "found")
+    document = json.loads(printed)
+    assert code == 0
+    left, top, right, bottom = document["target_area"]
+    assert 300 < left < 480
+    assert 150 < top < 310
+    assert (right, bottom) > (560, 350)
+    np.testing.assert_allclose([row["target"] for row in document["matches"]], [[480, 300], [570, 330]], atol=15)
 
 
 def test_existing_outputs_stay_unless_allowed(

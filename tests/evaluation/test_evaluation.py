@@ -211,10 +211,14 @@ def test_finished_predictions_are_scored_without_the_model(
 
 
 def test_poses_and_boxes_are_asked_for_said_and_kept(root: Path, tmp_path: Path) -> None:
-    file, asked = str(tmp_path / "p.jsonl"), ["--poses", "mirror", "--boxes"]
+    file, asked = str(tmp_path / "p.jsonl"), ["--poses", "mirror", "--place", "found", "--boxes"]
     output = run(root, *asked, "--predictions", file, "--json", str(tmp_path / "r.json"))
-    assert "poses: mirror; matched inside of the annotated boxes" in output
-    assert json.loads((tmp_path / "r.json").read_text())["search"] == {"poses": "mirror", "boxes": True}
+    assert "poses: mirror, place: found, inside of the annotated boxes" in output
+    assert json.loads((tmp_path / "r.json").read_text())["search"] == {
+        "poses": "mirror",
+        "place": "found",
+        "boxes": True,
+    }
     other = CliRunner().invoke(app, [*COMMAND, "--root", str(root), "--predictions", file, "--poses", "any"])
     assert isinstance(other.exception, InputError)
     assert "different search" in str(other.exception)
@@ -224,11 +228,12 @@ def test_poses_and_boxes_are_asked_for_said_and_kept(root: Path, tmp_path: Path)
 def test_predictions_in_another_pose_are_those_of_the_matcher(
     pairs: list[Pair], model: CHMNet, tmp_path: Path
 ) -> None:
+    found = {"poses": "any", "place": "found", "boxes": True}
     boxed = [replace(pair, target=replace(pair.target, box=(5.0, 6.0, 40.0, 45.0))) for pair in pairs]
-    header = Header.of("pf-willow", "test", boxed, {}, search={"poses": "any", "boxes": True})
+    header = Header.of("pf-willow", "test", boxed, {}, search=found)
     file = PredictionFile(tmp_path / "p.jsonl")
     predict(boxed, model, file, header)
-    matcher = Matcher(model, poses="any")
+    matcher = Matcher(model, poses="any", place="found")
     for pair in boxed:
         expected = matcher.match(pair.source.path, pair.target.path, boxes=(None, pair.target.box))
         assert expected.target.area is not None

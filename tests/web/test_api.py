@@ -131,6 +131,7 @@ def test_a_known_picture_is_not_computed_again(client: TestClient) -> None:
         ({"poses": "any"}, {"poses": "any"}),
         ({"target_box": "20,30,150,140"}, {"boxes": (None, (20, 30, 150, 140))}),
         ({"source_box": "0,0,120.5,161"}, {"boxes": ((0, 0, 120.5, 161), None)}),
+        ({"place": "found"}, {"place": "found"}),
     ],
     ids=str,
 )
@@ -152,7 +153,9 @@ def test_poses_and_boxes_are_those_of_the_library(
     else:
         assert header["pose"]["probability"] == pytest.approx(expected.pose_probability, abs=0.02)
     np.testing.assert_allclose(blocks["positions"], expected.forward.positions, atol=0.02)
+    assert header["same_kind"] == pytest.approx(expected.same_kind, abs=0.02)
     best = client.get(f"{pair}/matches", params={**asked, "top": 5}).json()
+    assert best["same_kind"] == header["same_kind"]
     assert best["pose"] == header["pose"]
     assert best["source_area"] == (None if expected.source.area is None else list(expected.source.area))
     assert best["target_area"] == (None if expected.target.area is None else list(expected.target.area))
@@ -166,6 +169,8 @@ def test_poses_and_boxes_are_those_of_the_library(
     np.testing.assert_allclose(
         [row["target"] for row in found["matches"]], expected.transfer(POINTS).target, atol=1
     )
+    hidden, known = [row["unmatched"] for row in found["matches"]], expected.unmatched_at(POINTS)
+    assert hidden == [None] * 3 if known is None else hidden == pytest.approx(known.tolist(), abs=0.05)
     assert found["pose"] == header["pose"]
 
 
@@ -173,6 +178,7 @@ def test_poses_and_boxes_are_those_of_the_library(
     ("asked", "words"),
     [
         ({"poses": "sideways"}, "poses"),
+        ({"place": "nowhere"}, "place"),
         ({"source_box": "1,2,3"}, "source_box must be left,top,right,bottom"),
         ({"target_box": "a,b,c,d"}, "target_box must be"),
         ({"target_box": "5,5,5,9"}, "target_box must be a box within the picture of 200×"),

@@ -184,6 +184,14 @@ def test_poses_in_words(
 
 
 @pytest.mark.parametrize(
+    ("same_kind", "words"),
+    [(None, ""), (0.7, ""), (0.12, "The pictures seem to show different things, 88 % sure.")],
+)
+def test_doubts_in_words(same_kind: float | None, words: str, tmp_path: Path) -> None:
+    assert run_script(f"page.doubtInWords({json.dumps(same_kind)})", tmp_path) == words
+
+
+@pytest.mark.parametrize(
     ("corners", "least", "box"),
     [
         (((10.2, 20.9), (30.1, 40)), 1, [10, 20, 31, 40]),

@@ -32,6 +32,7 @@ def evaluate(
         ),
     ] = None,
     poses: io.PoseSearch = io.Poses.upright,
+    place: io.PlaceSearch = io.Place.whole,
     boxes: Annotated[
         bool, typer.Option("--boxes", help="Match inside of the annotated boxes, where a picture has one.")
     ] = False,
@@ -82,6 +83,7 @@ def evaluate(
     check_pairs(pairs, protocol, clutter)
     changes = parse_changes(change or [])
     search: dict[str, Any] = {} if poses is io.Poses.upright else {"poses": poses.value}
+    search |= {} if place is io.Place.whole else {"place": place.value}
     search |= {"boxes": True} if boxes else {}
     file = _predictions(
         pairs, dataset, split, model, backbone, backbone_weights, changes, clutter, device, predictions, search
@@ -143,10 +145,9 @@ def _print(result: dict[str, Any]) -> None:
     typer.echo(f"model: {result['model']['name']}")
     typer.echo(result["protocol"]["description"])
     if "search" in result:
-        poses, boxes = result["search"].get("poses", "upright"), result["search"].get("boxes", False)
-        typer.echo(
-            f"poses: {poses}; matched {'inside of the annotated boxes' if boxes else 'in the whole pictures'}"
-        )
+        asked = {"poses": "upright", "place": "whole", **result["search"]}
+        annotated = ", inside of the annotated boxes" if asked.get("boxes") else ""
+        typer.echo(f"poses: {asked['poses']}, place: {asked['place']}{annotated}")
     io.print_table(
         ["class", *(f"PCK@{alpha}" for alpha in result["pck"])],
         [

@@ -42,6 +42,7 @@ def match(
         Path | None, io.option("FILE", "Write the source warped onto the target (.png, .jpg).")
     ] = None,
     poses: io.PoseSearch = io.Poses.mirror,
+    place: io.PlaceSearch = io.Place.whole,
     source_box: io.SourceBox = "",
     target_box: io.TargetBox = "",
     model: io.ModelName = "",
@@ -63,6 +64,7 @@ def match(
       chmnet match donkey.png zebra.png --points-file points.csv --json -
       chmnet match donkey.png zebra.png --flow flow.npz --warp warped.png
       chmnet match donkey.png zebra.png --poses any --target-box "10,20,180,150"
+      chmnet match donkey.png zebra.png --place found
     """
     if points and points_file is not None:
         raise InputError("give points with --points or with --points-file, not both")
@@ -89,7 +91,7 @@ def match(
             io.check_box(box, path, *image.size)
         name = model or DEFAULT_MODEL
         matcher = Matcher(name, device, memory_mb, backbone_weights=backbone_weights, poses=poses.value)
-        result = matcher.match(*pictures, boxes=boxes)
+        result = matcher.match(*pictures, boxes=boxes, place=place.value)
         found = result.transfer(given) if given else result.matches(top=12, spread=True)
         document = _document(found, result, source, target, name)
         if output is not None:

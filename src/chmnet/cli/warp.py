@@ -28,6 +28,7 @@ def warp(
         Path | None, io.option("FILE", "Write a GIF that turns the target into the warped picture and back.")
     ] = None,
     poses: io.PoseSearch = io.Poses.mirror,
+    place: io.PlaceSearch = io.Place.whole,
     source_box: io.SourceBox = "",
     target_box: io.TargetBox = "",
     model: io.ModelName = "",
@@ -60,7 +61,7 @@ def warp(
         for box, path, image in zip(boxes, (source, target), images, strict=True):
             io.check_box(box, path, *image.size)
         matcher = Matcher(model or DEFAULT_MODEL, device, backbone_weights=backbone_weights, poses=poses.value)
-        result = matcher.match(*pictures, boxes=boxes)
+        result = matcher.match(*pictures, boxes=boxes, place=place.value)
         warped, shape = result.warp(method.value), images[1]
         io.save_picture(blend_pictures(warped, shape, blend), files[output], output)
         if animate is not None:

@@ -36,7 +36,8 @@ def predict(
         model: the network.
         file: where predictions go, one by one.
         header: what the run is; see :meth:`PredictionFile.start`. Its ``search`` says in which poses the target is
-            tried (upright only, unless it names others), and whether annotated boxes are matched inside.
+            tried (upright only, unless it names others), and at which place: the whole pictures, annotated boxes
+            (where ``boxes`` is true), or the thing that is found.
         track: wraps the list of pairs that remain, for a progress bar.
         device: where the network computes.
 
@@ -46,10 +47,11 @@ def predict(
     file.start(header)
     remaining = [pair for pair in pairs if pair.name not in file.predictions]
     with FeatureCache[Features]() as cache:
-        matcher = Matcher(model, device, cache=cache, poses=header.search.get("poses", "upright"))
+        asked = {"poses": "upright", "place": "whole", **header.search}
+        matcher = Matcher(model, device, cache=cache, poses=asked["poses"], place=asked["place"])
         for pair in track(remaining):
             start = time.perf_counter()
-            boxes = (pair.source.box, pair.target.box) if header.search.get("boxes") else (None, None)
+            boxes = (pair.source.box, pair.target.box) if asked.get("boxes") else (None, None)
             result = matcher.match(pair.source.path, pair.target.path, boxes=boxes)
             found = result.locate(pair.source.keypoints)
             prediction = Prediction(pair.name, found, result.source_size, result.target_size)

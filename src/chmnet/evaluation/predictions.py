@@ -36,7 +36,7 @@ class Header:
     clutter: bool = False
     """Whether the matches of a regular grid are kept too, for the clutter measure."""
     search: dict[str, Any] = field(default_factory=dict)
-    """How the thing was looked for, where not as published protocols do: ``poses``, ``boxes``."""
+    """How the thing was looked for, where not as published protocols do: ``poses``, ``place``, ``boxes``."""
     chmnet_version: str = __version__
 
     @staticmethod

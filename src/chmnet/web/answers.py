@@ -164,6 +164,9 @@ class MatchRow(BaseModel):
     source: tuple[float, float]
     target: tuple[float, float]
     confidence: float
+    unmatched: float | None = Field(
+        None, description="Probability that it has no match: hidden, or outside; null: the model cannot tell."
+    )
     scales: tuple[float, float] | None = Field(None, description="Winning scales of source and target.")
 
 
@@ -186,6 +189,9 @@ class MatchAnswer(BaseModel):
     )
     target_area: tuple[int, int, int, int] | None
     pose: PoseAnswer
+    same_kind: float | None = Field(
+        description="Probability that both show the same kind of thing; null: the model cannot tell."
+    )
     milliseconds: float | None = Field(description="Time that matching took; null: the result was in the cache.")
     matches: list[MatchRow]
 

@@ -7,6 +7,7 @@ from fastapi import Path as InPath
 
 from chmnet import __version__
 from chmnet.config import HoughConfig
+from chmnet.place import PLACES
 from chmnet.poses import DEFAULT_POSES, POSES
 from chmnet.result import Matches, MatchResult
 from chmnet.web.answers import (
@@ -38,6 +39,10 @@ ModelName = Annotated[str, Query(alias="model", max_length=200, description="A n
 Poses = Annotated[
     Literal["upright", "mirror", "any"],
     Query(description="The target as it is; mirrored too; or mirrored and turned too."),
+]
+Place = Annotated[
+    Literal["whole", "found"],
+    Query(description="Match the whole pictures, or the thing found in each of them."),
 ]
 BoxText = Annotated[
     str, Query(max_length=100, description="Where the thing is: left,top,right,bottom in pixels of the picture.")
@@ -82,25 +87,27 @@ async def get_pair(
     session: TheSession,
     model: ModelName = DEFAULT_MODEL,
     poses: Poses = DEFAULT_POSES,
+    place: Place = "whole",
     source_box: BoxText = "",
     target_box: BoxText = "",
 ) -> Pair:
     """The two pictures of a path, the model, and how to look."""
     service.models.check(model)
     pictures = service.find_picture(session, source), service.find_picture(session, target)
-    return Pair(*pictures, model, read_search(*pictures, poses, source_box, target_box))
+    return Pair(*pictures, model, read_search(*pictures, poses, place, source_box, target_box))
 
 
 ThePair = Annotated[Pair, Depends(get_pair)]
 
 
-def read_search(source: StoredPicture, target: StoredPicture, poses: str, first: str, second: str) -> Search:
+def read_search(
+    source: StoredPicture, target: StoredPicture, poses: str, place: str, first: str, second: str
+) -> Search:
     """How to look, as a client wrote it."""
     if not (first or second):
-        return Search(poses)
-    return Search(
-        poses, (parse_box(first, "source_box", source.size), parse_box(second, "target_box", target.size))
-    )
+        return Search(poses, place)
+    boxes = parse_box(first, "source_box", source.size), parse_box(second, "target_box", target.size)
+    return Search(poses, place, boxes)
 
 
 _BINARY: dict[int | str, dict[str, Any]] = {200: {"content": {"application/octet-stream": {}}}}
@@ -217,8 +224,9 @@ async def pair(pair: ThePair, request: Request, service: TheService) -> Response
     """Positions, confidences and likely places in one binary answer; `docs/serve.md` describes it."""
 
     def pack(found: Timed) -> bytes:
-        pose = _pose(found.result).model_dump()
-        return pack_result(found.result, model=pair.model, milliseconds=_milliseconds(found), pose=pose)
+        result = found.result
+        facts = {"pose": _pose(result).model_dump(), "same_kind": result.same_kind}
+        return pack_result(result, model=pair.model, milliseconds=_milliseconds(found), **facts)
 
     return Response(await service.ask(pair, pack, request), media_type="application/octet-stream")
 
@@ -272,6 +280,7 @@ _MATCH_BODY: dict[str, Any] = {
                         "points": {"type": "string", "description": "JSON: [[x, y], …] in pixels of the source"},
                         "top": {"type": "integer", "minimum": 1, "maximum": 5000, "default": 300},
                         "poses": {"type": "string", "enum": list(POSES), "default": DEFAULT_POSES},
+                        "place": {"type": "string", "enum": list(PLACES), "default": "whole"},
                         "source_box": {"type": "string", "description": "left,top,right,bottom in pixels"},
                         "target_box": {"type": "string", "description": "left,top,right,bottom in pixels"},
                     },
@@ -298,7 +307,7 @@ async def match(request: Request, service: TheService) -> MatchAnswer:
         with service.one_shot() as owner:
             source = await service.read_picture(form.source, owner, request)
             target = await service.read_picture(form.target, owner, request)
-            search = read_search(source, target, form.poses, form.source_box, form.target_box)
+            search = read_search(source, target, form.poses, form.place, form.source_box, form.target_box)
             return await service.ask(Pair(source, target, form.model, search), answer, request)
 
 
@@ -307,7 +316,9 @@ def _answer(model: str, found: Timed, matches: Matches) -> MatchAnswer:
     scales = (
         [None] * len(matches.source) if result.scale_pairs is None else result.winning_scales(matches).tolist()
     )
-    rows = zip(matches.source.tolist(), matches.target.tolist(), matches.confidence.tolist(), scales, strict=True)
+    unmatched = result.unmatched_at(matches.source)
+    hidden = [None] * len(matches.source) if unmatched is None else unmatched.tolist()
+    rows = zip(*(column.tolist() for column in matches), hidden, scales, strict=True)
     return MatchAnswer(
         model=model,
         source_size=result.source_size,
@@ -315,8 +326,9 @@ def _answer(model: str, found: Timed, matches: Matches) -> MatchAnswer:
         source_area=result.source.area,
         target_area=result.target.area,
         pose=_pose(result),
+        same_kind=result.same_kind,
         milliseconds=_milliseconds(found),
-        matches=[MatchRow(source=a, target=b, confidence=c, scales=pair) for a, b, c, pair in rows],
+        matches=[MatchRow(source=a, target=b, confidence=c, unmatched=d, scales=e) for a, b, c, d, e in rows],
     )
 
 

@@ -35,12 +35,13 @@ class Search(NamedTuple):
     """How the thing is looked for in a pair; see :meth:`chmnet.Matcher.match`."""
 
     poses: str = DEFAULT_POSES
+    place: str = "whole"
     boxes: tuple[Box | None, Box | None] = (None, None)
 
     @property
     def detailed(self) -> bool:
         """Whether more pixels are needed than the whole pictures have at the size of a network's input."""
-        return self.poses == "any" or self.boxes != (None, None)
+        return self.poses == "any" or self.place == "found" or self.boxes != (None, None)
 
 
 class Pair(NamedTuple):
@@ -189,7 +190,7 @@ class Service:
             return Timed(known, None)
         started = time.perf_counter()
         matcher = self.models.take(pair.model)
-        poses, boxes = pair.search
+        poses, place, boxes = pair.search
         sides: tuple[Matchable, Matchable] = (
             pair.source.detailed(self._details),
             pair.target.detailed(self._details),
@@ -199,7 +200,7 @@ class Service:
                 picture.at(matcher.image_size, self._pixels) for picture in (pair.source, pair.target)
             )
             sides = matcher.extract(source, owner=source.owner), matcher.extract(target, "target", target.owner)
-        result = matcher.match(sides[0], sides[1], True, boxes=boxes, poses=poses, owner=pair.owner)
+        result = matcher.match(sides[0], sides[1], True, boxes=boxes, poses=poses, place=place, owner=pair.owner)
         views = replace(result.source, picture=pair.source), replace(result.target, picture=pair.target)
         result = replace(result, source=views[0], target=views[1])  # the result does not keep more pixels
         _ = result.forward  # computed here, not by the thread that answers

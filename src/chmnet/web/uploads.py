@@ -26,6 +26,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from chmnet.geometry import Size
 from chmnet.pictures import Box
+from chmnet.place import PLACES
 from chmnet.poses import DEFAULT_POSES, POSES
 from chmnet.web.answers import WebError
 from chmnet.web.decoder import Decoded
@@ -45,6 +46,7 @@ class MatchForm(NamedTuple):
     points: list[tuple[float, float]] | None
     top: int
     poses: str = DEFAULT_POSES
+    place: str = "whole"
     source_box: str = ""
     target_box: str = ""
 
@@ -149,11 +151,12 @@ async def read_match_form(body: Body, default_model: str) -> MatchForm:
     texts = {name: value for name, value in form.items() if isinstance(value, str)}
     model = texts.get("model") or default_model
     points = parse_points(texts["points"], limits.points) if texts.get("points") else None
-    poses = texts.get("poses") or DEFAULT_POSES
-    if poses not in POSES:
-        raise WebError(422, f"poses must be one of {', '.join(POSES)}", f"leave it out for {DEFAULT_POSES}")
-    boxes = texts.get("source_box", "")[:100], texts.get("target_box", "")[:100]
-    return MatchForm(files[0], files[1], model, points, _parse_top(texts.get("top", "300")), poses, *boxes)
+    search = {"poses": texts.get("poses") or DEFAULT_POSES, "place": texts.get("place") or "whole"}
+    for name, known in (("poses", POSES), ("place", PLACES)):
+        if search[name] not in known:
+            raise WebError(422, f"{name} must be one of {', '.join(known)}", "leave it out for the usual one")
+    search |= {name: texts.get(name, "")[:100] for name in ("source_box", "target_box")}
+    return MatchForm(files[0], files[1], model, points, _parse_top(texts.get("top", "300")), **search)
 
 
 async def _read_file(form: FormData, name: str, most: int) -> bytes:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import ImageOps
+from PIL import Image, ImageOps
 
 from chmnet.matcher import Matcher
 from chmnet.pictures import to_picture
@@ -52,6 +52,23 @@ def test_the_page_says_which_pose_won(visit: Callable[..., Visit], tmp_path: Pat
     person.page.select_option("#poses", "any")
     person.wait("chmnet.view.pair.pose.probability !== null")
     assert "sure" in words.inner_text()
+    assert person.errors == []
+
+
+def test_the_place_that_was_found_is_matched(visit: Callable[..., Visit], tmp_path: Path) -> None:
+    person = visit()
+    wide = Image.new("RGB", (700, 500), "white")
+    wide.paste(to_picture(ZEBRA), (420, 250))
+    wide.save(tmp_path / "wide.png")
+    person.upload(DONKEY, tmp_path / "wide.png")
+    person.page.select_option("#place", "found")
+    person.wait("chmnet.view.pair.targetView.part !== null")
+    expected = Matcher(place="found").match(DONKEY, tmp_path / "wide.png")
+    assert person.evaluate("chmnet.view.pair.targetView.part") == list(expected.target.area or ())
+    found = person.evaluate("chmnet.view.pair.transfer(85, 44)")
+    np.testing.assert_allclose([[found["x"], found["y"]]], expected.locate([85, 44]), atol=2)
+    person.page.select_option("#place", "whole")
+    person.wait("chmnet.view.pair.targetView.part === null")
     assert person.errors == []
 
 

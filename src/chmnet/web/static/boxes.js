@@ -84,8 +84,9 @@ export class BoxTool {
     else this.corner = null; // a click: begin again
   }
 
-  draw(pen, stage) {
-    const drawn = this.corner && this.cursor ? boxBetween(this.corner, this.cursor, stage.picture) : this.active ? null : this.box;
+  /** The box that is drawn now, the one that was drawn, or else the one that was found. */
+  draw(pen, stage, found) {
+    const drawn = this.corner && this.cursor ? boxBetween(this.corner, this.cursor, stage.picture) : this.active ? null : this.box ?? found;
     if (drawn) {
       const [x, y] = stage.toCanvas(drawn[0], drawn[1]), [right, bottom] = stage.toCanvas(drawn[2], drawn[3]);
       pen.save();

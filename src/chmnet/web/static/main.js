@@ -3,7 +3,7 @@ import { AnnotateView } from "./annotate.js";
 import { ask, getJson, learnLimits } from "./api.js";
 import { download, toCoco, toCsv, toPng } from "./exports.js";
 import { attempt, hideNotice, tell } from "./notice.js";
-import { poseInWords } from "./pair.js";
+import { doubtInWords, poseInWords } from "./pair.js";
 import { PairView } from "./pairview.js";
 import { KernelPanel, MatchesPanel, ScalesPanel, WarpPanel } from "./panels.js";
 import { fromExample } from "./pictures.js";
@@ -54,7 +54,7 @@ function showStatus() {
   const { milliseconds, sourceGrid } = view.pair;
   const took = milliseconds === null ? "from the cache" : `matched in ${Math.round(milliseconds)} ms`;
   find("status").textContent = `${took}, on a grid of ${sourceGrid.join(" × ")}`;
-  find("pose").textContent = poseInWords(view.pair.pose);
+  find("pose").textContent = [doubtInWords(view.pair.sameKind), poseInWords(view.pair.pose)].filter(Boolean).join(" ");
 }
 
 function updateExports() {

@@ -14,6 +14,7 @@ export class Pair {
       model: header.model,
       milliseconds: header.milliseconds,
       pose: header.pose,
+      sameKind: header.same_kind,
       transferConfig: header.transfer,
       sourceView: new View(header.source_view),
       targetView: new View(header.target_view),
@@ -100,7 +101,7 @@ export class Pair {
 export class View {
   constructor({ size: [height, width], area, mirrored, turn }) {
     const [left, top, right, bottom] = area ?? [0, 0, width, height];
-    Object.assign(this, { area: [left, top, right, bottom], mirrored, turn, askew: turn % 90 !== 0 });
+    Object.assign(this, { area: [left, top, right, bottom], part: area, mirrored, turn, askew: turn % 90 !== 0 });
     const [areaWidth, areaHeight] = [right - left, bottom - top];
     const quarter = [[1, 0], [0, 1], [-1, 0], [0, -1]][turn / 90]; // exact, as in Python
     const [cosine, sine] = quarter ?? [Math.cos((turn * Math.PI) / 180), Math.sin((turn * Math.PI) / 180)];
@@ -165,6 +166,12 @@ export function poseInWords({ mirrored, turn, probability }) {
   const turned = turn ? `turned by ${Math.round(turn <= 180 ? turn : 360 - turn)}° to the ${turn <= 180 ? "left" : "right"}` : "";
   const how = [mirrored ? "mirrored" : "", turned].filter(Boolean).join(" and ") || "as it is";
   return `The target was matched ${how}, ${Math.round(100 * probability)} % sure.`;
+}
+
+/** A doubt whether the pictures show the same kind of thing; nothing where they probably do. */
+export function doubtInWords(sameKind) {
+  if (sameKind === null || sameKind === undefined || sameKind >= 0.5) return "";
+  return `The pictures seem to show different things, ${Math.round(100 * (1 - sameKind))} % sure.`;
 }
 
 export function clamp(value, low, high) { return Math.min(high, Math.max(low, value)); }

@@ -269,7 +269,7 @@ export class PairView {
 
   drawSource(pen, stage) {
     this.drawExtra(pen, stage, "source");
-    this.search.boxes.source.draw(pen, stage);
+    this.search.boxes.source.draw(pen, stage, this.pair?.sourceView.part);
     this.points.forEach((point, index) => drawPin(pen, ...stage.toCanvas(point.source.x, point.source.y), index));
     if (this.probe) drawProbe(pen, ...stage.toCanvas(this.probe.x, this.probe.y));
   }
@@ -277,7 +277,7 @@ export class PairView {
   drawTarget(pen, stage) {
     if (this.probe && this.pair && this.heat && this.showHeat) drawHeat(pen, stage, this.heat, this.pair.targetGrid, this.pair.targetView);
     this.drawExtra(pen, stage, "target");
-    this.search.boxes.target.draw(pen, stage);
+    this.search.boxes.target.draw(pen, stage, this.pair?.targetView.part);
     this.points.forEach((point, index) => drawPin(pen, ...stage.toCanvas(point.target.x, point.target.y), index, { chosen: point.corrected }));
     if (this.probe && this.pair && this.found) drawProbe(pen, ...stage.toCanvas(this.found.x, this.found.y), this.found.confidence);
   }

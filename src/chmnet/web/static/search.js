@@ -4,7 +4,7 @@ import { BoxTool } from "./boxes.js";
 export class Search {
   /** figures and stages by side; onChange is called when something else is to be matched. */
   constructor(figures, stages, onChange) {
-    this.selects = { poses: document.getElementById("poses") };
+    this.selects = { poses: document.getElementById("poses"), place: document.getElementById("place") };
     for (const select of Object.values(this.selects)) select.addEventListener("change", onChange);
     this.boxes = Object.fromEntries(["source", "target"].map((side) => [side, new BoxTool(figures[side], stages[side], onChange)]));
   }
