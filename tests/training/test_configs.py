@@ -75,7 +75,8 @@ def test_initialisation(kind: str) -> None:
 def test_a_run_may_start_from_a_named_model() -> None:
     config = TrainingConfig.from_dict({"base": "chmnet-lite", "model": {"image_size": [160, 160]}})
     shipped = read_model_config("chmnet-lite")
-    assert config.model == shipped.replace(image_size=(160, 160), calibration=CalibrationConfig())
+    fitted_later = {"calibration": CalibrationConfig(), "foreground": False, "facing": 0}
+    assert config.model == shipped.replace(image_size=(160, 160), **fitted_later)
     assert config.init == "chmnet-lite"
     assert TrainingConfig.from_dict({"base": "chmnet-lite", "init": "random"}).init == "random"
     with pytest.raises(WeightsError, match="there is no"):

@@ -15,7 +15,7 @@ CHANGES = {"swap": 0.5, "flip": 0.5, "crop": 0.5, "colour": 0.5}
 
 
 @pytest.mark.parametrize("kind", ["photographs", "frozen", "synthetic"])
-def test_a_step_enters_at_most_fourteen_files(tmp_path: Path, kind: str) -> None:
+def test_a_step_enters_few_files(tmp_path: Path, kind: str) -> None:
     source = {"dataset": "spair-71k", "path": str(trees.make_spair(tmp_path)), "count": 8}
     fields: dict[str, dict[str, Any]] = {
         "photographs": {"data": [source], "frozen": False, "augmentation": CHANGES},
@@ -30,5 +30,6 @@ def test_a_step_enters_at_most_fourteen_files(tmp_path: Path, kind: str) -> None
         with traced() as trace:
             run._step((next(run.batches.parts(plan, 0, config.batch_size, 1, 0)),))
     assert {"training/batches", "training/loop", "training/objective", "nn/chmnet", "nn/hough"} <= trace.files
-    assert len(trace.files) <= 14, sorted(trace.files)
+    # Views of photographs are drawn by two files, those of generated pictures by one.
+    assert len(trace.files) <= (15 if kind == "photographs" else 14), sorted(trace.files)
     check_calls_go_down(trace)

@@ -98,6 +98,17 @@ def mirrored_rows(names: Sequence[str]) -> list[int | None]:
     return [words.index(name) if name in words else None for name in exchanged]
 
 
+def side_words(names: Sequence[str], mirrored: bool) -> tuple[tuple[str, ...], ...]:
+    """What each keypoint looks like, as words: in a mirrored picture a left eye looks like a right one.
+
+    Example:
+        >>> side_words(["leftEye", "nose"], mirrored=True)
+        (('right', 'eye'), ('nose',))
+    """
+    words = [name_words(name) for name in names]
+    return tuple(tuple(EXCHANGED.get(word, word) if mirrored else word for word in name) for name in words)
+
+
 def name_words(name: str) -> tuple[str, ...]:
     """``leftEye``, ``Left eye`` and ``left_eye`` are the same words."""
     separated = re.sub(r"(?<=[a-z])(?=[A-Z])|[^A-Za-z0-9]+", " ", name)

@@ -75,7 +75,7 @@ class Backbone(nn.Module, ABC):
     def forward(self, images: Float[Tensor, "b 3 h w"]) -> Float[Tensor, "b c hf wf"]:
         """Features of a batch of images (RGB, 0 … 1) on the stride-16 grid, packed fine ones behind them."""
         grid = feature_grid(images.shape)
-        if not self.training and images.device.type == "cpu":  # what PyTorch's convolutions compute in
+        if images.device.type == "cpu":  # what PyTorch's convolutions compute in
             images = images.contiguous(memory_format=torch.channels_last)
         mean, deviation = (images.new_tensor(v).view(3, 1, 1) for v in (self.mean, self.deviation))
         found: dict[str, Tensor] = {}
@@ -277,12 +277,13 @@ class InvertedResidual(nn.Module):
         """The widened input that the depth-wise convolution sees."""
         if self.expand_conv is None or self.bn0 is None:
             return x
-        return F.relu6(self.bn0(self.expand_conv(x)))
+        return F.relu6(_convolve(self.expand_conv, self.bn0, x))
 
     def project(self, expanded: Tensor, x: Tensor) -> Tensor:
         """The rest of the block, from its own expansion."""
-        filtered = F.relu6(self.bn1(self.depthwise_conv(_pad_same(expanded, self.depthwise_conv))))
-        output: Tensor = self.bn2(self.project_conv(filtered))
+        padded = _pad_same(expanded, self.depthwise_conv)
+        filtered = F.relu6(_convolve(self.depthwise_conv, self.bn1, padded))
+        output = _convolve(self.project_conv, self.bn2, filtered)
         return output + x if self.adds else output
 
 
@@ -349,13 +350,29 @@ class EfficientNetLite0(Backbone):
 
     def stages(self, x: Tensor) -> Iterator[tuple[str, Tensor]]:
         """Stem, then one block after the other, each announced before and after its projection."""
-        x = F.relu6(self.bn0(self.conv_stem(_pad_same(x, self.conv_stem))))
+        x = F.relu6(_convolve(self.conv_stem, self.bn0, _pad_same(x, self.conv_stem)))
         for number, block in enumerate(self.blocks):
             assert isinstance(block, InvertedResidual)
             expanded = block.expand(x)
             yield f"blocks.{number}.expand", expanded
             x = block.project(expanded, x)
             yield f"blocks.{number}", x
+
+
+def _convolve(convolution: nn.Conv2d, norm: nn.Module, x: Tensor) -> Tensor:
+    """A convolution and the batch norm after it.
+
+    In training a norm that keeps its statistics is a multiplication of the weights: the same numbers and gradients
+    up to rounding, and the layer's output passes through memory once instead of twice.
+    """
+    if norm.training or not convolution.training or not isinstance(norm, nn.BatchNorm2d):
+        output: Tensor = norm(convolution(x))
+        return output
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    scale = norm.weight * (norm.running_var + norm.eps).rsqrt()
+    weight, bias = convolution.weight * scale[:, None, None, None], norm.bias - norm.running_mean * scale
+    return F.conv2d(x, weight, bias, convolution.stride, convolution.padding, groups=convolution.groups)
 
 
 def _lite_norm(channels: int) -> nn.BatchNorm2d:

@@ -173,6 +173,27 @@ def transfer_keypoints(
     return sample_grid(soft_argmax(correlation, config), keypoints, config)
 
 
+def transfer_by_rows(
+    correlation: Float[Tensor, "b 1 hs ws ht wt"],
+    keypoints: Float[Tensor, "b n 2"],
+    config: TransferConfig = TransferConfig(),
+) -> Float[Tensor, "b n 2"]:
+    """As :func:`transfer_keypoints`, computing only what the keypoints read: for training, where they are few.
+
+    Example:
+        >>> scores, points = torch.rand(1, 1, 6, 6, 5, 5), torch.rand(1, 3, 2)
+        >>> torch.allclose(transfer_by_rows(scores, points), transfer_keypoints(scores, points), atol=1e-6)
+        True
+    """
+    scores = correlation[:, 0].flatten(1, 2)
+    precise = scores.float() if scores.dtype.itemsize < 4 else scores
+    weights = sampler_weights(keypoints.to(precise.dtype), (correlation.shape[2], correlation.shape[3]), config)
+    item, row = (weights.detach().sum(1) > 0).nonzero(as_tuple=True)
+    read = _expected_positions(match_probabilities(precise[item, row][None, None], config))[0, 0]
+    positions = read.new_zeros(*scores.shape[:2], 2).index_put((item, row), read)
+    return (weights @ positions).to(correlation.dtype)
+
+
 def sample_positions(
     positions: Float[Tensor, "b hs ws k"], at: Float[Tensor, "b h w 2"]
 ) -> Float[Tensor, "b h w k"]:

@@ -11,6 +11,7 @@ from torch import Tensor
 from chmnet.features import FeatureCache
 from chmnet.geometry import Size
 from chmnet.nn.chmnet import CHMNet
+from chmnet.training.crossing import Crossing, cross_pairs
 from chmnet.training.sources import PairSource, TrainingPair, TrainingView
 
 Plan = Sequence[tuple[int, int]]
@@ -26,10 +27,12 @@ class Batch(NamedTuple):
     source_points: Float[Tensor, "b n 2"]
     target_points: Float[Tensor, "b n 2"]
     mask: Bool[Tensor, "b n"]
+    crossing: Crossing | None = None
+    """Pairs across the batch's own."""
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on another device."""
-        return Batch(*(value.to(device) for value in self))
+        return self._replace(**{k: value.to(device) for k, value in self._asdict().items() if value is not None})
 
 
 def pad_points(points: Sequence[np.ndarray]) -> tuple[Float[Tensor, "b n 2"], Bool[Tensor, "b n"]]:
@@ -57,11 +60,18 @@ class Batches:
         model: its frozen backbone makes the features.
         cache: where they are kept; ``None``: batches hold images.
         seed: of all random changes of pairs.
+        crossed_pairs: most pairs that are formed across those of a batch.
     """
 
     def __init__(
-        self, sources: Sequence[PairSource], model: CHMNet, cache: FeatureCache[Tensor] | None, seed: int
+        self,
+        sources: Sequence[PairSource],
+        model: CHMNet,
+        cache: FeatureCache[Tensor] | None,
+        seed: int,
+        crossed_pairs: int = 0,
     ) -> None:
+        self.crossed_pairs = crossed_pairs
         self.sources, self.model, self.cache, self.seed = sources, model, cache, seed
         self.size: Size = (model.config.image_size[0], model.config.image_size[1])
 
@@ -99,6 +109,7 @@ class Batches:
             source_points,
             target_points,
             mask,
+            cross_pairs(pairs, self.crossed_pairs) if self.crossed_pairs else None,
         )
 
     def _input(self, view: TrainingView, branch: str) -> Tensor:

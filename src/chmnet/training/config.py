@@ -55,6 +55,17 @@ class SourceConfig(TomlConfig):
     """``synthetic``: standard deviation of the thin-plate spline's control points, in normalised coordinates."""
     colours: float = 0.4
     """``synthetic``: change of brightness, contrast and saturation of a view; hue turns by a quarter of it."""
+    identity: float = 0.0
+    """``synthetic``: share of the pairs that show one view twice, so that a picture stays its own best match."""
+    balanced: bool = False
+    """Draw every category as often as the others; for annotated pairs with a ``count``."""
+    same_pose: float = 0.0
+    """Chance that a pair of different poses, as its keypoints tell, is left out; see :mod:`chmnet.data.posing`."""
+    mirror: float = 0.0
+    """Chance that a pair of opposite poses has its target mirrored, left and right exchanged by name."""
+    avoid: tuple[str, ...] = ()
+    """Folders, as they are or below the root, whose pictures are no training data: pairs with a picture of the
+    same name are left out."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -66,6 +77,10 @@ class SourceConfig(TomlConfig):
         check_range("zoom of synthetic", self.zoom, minimum=1, maximum=4)
         check_range("colours of synthetic", self.colours, maximum=1)
         check_range("bend of synthetic", self.bend, maximum=0.3)
+        for name in ("identity", "same_pose", "mirror"):
+            check_range(f"{name} of {self.dataset}", getattr(self, name), minimum=0, maximum=1)
+        if self.balanced and not self.count:
+            raise ConfigError(f"balanced needs a count of pairs of an epoch; set count of {self.dataset}")
 
 
 @dataclass(frozen=True)
@@ -118,6 +133,23 @@ class TrainingConfig(TomlConfig):
     match_temperature: float = 0.0
     """Divides the scores in that loss; 0: the transfer's. A higher one keeps the transfer sharp while scores stay
     far from saturated in training."""
+    match_sigma: tuple[float, ...] = ()
+    """Width of a Gaussian around the true match that the probabilities shall have in that loss, in cells: at the
+    first step and at the last, falling evenly in its logarithm. Empty: all of it at the true match."""
+    feature_loss: float = 0.0
+    """Weight of the same loss on cosines of features, before any vote: at each scale and in the fine branch."""
+    feature_temperature: float = 0.05
+    """Divides the cosines in that loss."""
+    crossed_pairs: int = 0
+    """Most pairs of a batch that are formed across its own, between pictures of one category with keypoints of the
+    same names: they add to ``feature_loss``, and cost little."""
+    category_group: int = 4
+    """With ``crossed_pairs``: how many pairs of one category follow each other."""
+    both_ways: bool = False
+    """Learn from target to source too, from the same scores: twice the labels of a step."""
+    held_out_keypoints: str = ""
+    """A TOML file of keypoints, ``category = ["name", …]``, that nothing is trained on: to measure what a model
+    knows about points that it has never seen."""
     backbone_from: str = ""
     """First layer of the backbone that learns, such as ``blocks.3``; what comes before keeps its weights, which
     saves a third of a step. Empty: all of it learns, unless it is frozen."""
@@ -158,6 +190,8 @@ class TrainingConfig(TomlConfig):
         super().__post_init__()
         for name in (
             "match_loss",
+            "feature_loss",
+            "crossed_pairs",
             "seed",
             "warmup_steps",
             "clip_norm",
@@ -166,11 +200,18 @@ class TrainingConfig(TomlConfig):
             "checkpoint_minutes",
         ):
             check_range(name, getattr(self, name), minimum=0)
-        for name in ("epochs", "batch_size", "accumulate", "validate_every", "log_every"):
+        for name in ("epochs", "batch_size", "accumulate", "validate_every", "log_every", "category_group"):
             check_range(name, getattr(self, name), minimum=1)
         for name in ("learning_rate", "backbone_learning_rate"):
             check_range(name, getattr(self, name), minimum=0, maximum=1)
         check_range("prior_sharpness", self.prior_sharpness, minimum=1e-3, maximum=1e6)
+        if self.crossed_pairs and not self.feature_loss:
+            raise ConfigError("crossed_pairs are compared by their features; set feature_loss above 0")
+        check_range("feature_temperature", self.feature_temperature, minimum=1e-4, maximum=10)
+        if len(self.match_sigma) not in (0, 2):
+            raise ConfigError(f"match_sigma must be the first and the last width, got {list(self.match_sigma)}")
+        for sigma in self.match_sigma:
+            check_range("match_sigma", sigma, minimum=0.1, maximum=100)
         check_range("average_decay", self.average_decay, minimum=0, maximum=0.99999)
         if not self.data:
             raise ConfigError("data must name at least one source of pairs")
@@ -213,7 +254,9 @@ class TrainingConfig(TomlConfig):
         config = self.to_dict()
         for source in (*config["data"], *config["validation"]):
             source["path"] = Path(source["path"]).name
-        names = {part: Path(config[part]).name for part in ("init", "backbone_weights")}
+            source["avoid"] = [Path(folder).name for folder in source["avoid"]]
+        parts = ("init", "backbone_weights", "held_out_keypoints")
+        names = {part: Path(config[part]).name for part in parts}
         return {**config, **names}
 
 
@@ -224,7 +267,7 @@ def _base_model(base: object, preset: str) -> ModelConfig:
     from chmnet.weights.models import read_model_config
 
     # A trained model is calibrated anew, and its features are others.
-    return read_model_config(str(base)).replace(calibration=CalibrationConfig(), foreground=False)
+    return read_model_config(str(base)).replace(calibration=CalibrationConfig(), foreground=False, facing=0)
 
 
 def _run_settings(data: dict[str, Any], model: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -12,6 +12,7 @@ from chmnet.data.pairs import Pair
 from chmnet.data.reading import PICTURE_ENDINGS
 from chmnet.errors import InputError
 from chmnet.pictures import Picture
+from chmnet.training.choosing import HeldOut, balanced_order, below_root, choose_pairs
 from chmnet.training.config import AugmentationConfig, SourceConfig
 from chmnet.training.sources import AnnotatedSource, PairSource
 from chmnet.training.synthetic import SyntheticSource, Texture
@@ -29,6 +30,7 @@ def open_sources(
     root: Path | None,
     seed: int,
     augmentation: AugmentationConfig | None = None,
+    held_out: HeldOut | None = None,
 ) -> list[PairSource]:
     """Read every source of a run.
 
@@ -37,22 +39,31 @@ def open_sources(
         root: the folder that holds the data sets, for sources without a path.
         seed: of synthetic views; training and validation have different ones.
         augmentation: for training pairs.
+        held_out: names of keypoints that no pair may have, by category.
 
     Raises:
         InputError: a source cannot be read, or holds no pairs.
     """
-    return [_open_source(config, root, [seed, number], augmentation) for number, config in enumerate(configs)]
+    return [
+        _open_source(config, root, [seed, number], augmentation, held_out) for number, config in enumerate(configs)
+    ]
 
 
 def _open_source(
-    config: SourceConfig, root: Path | None, seeds: list[int], augmentation: AugmentationConfig | None
+    config: SourceConfig,
+    root: Path | None,
+    seeds: list[int],
+    augmentation: AugmentationConfig | None,
+    held_out: HeldOut | None,
 ) -> PairSource:
     if config.dataset == "synthetic":
-        return SyntheticSource(config, _pictures(config), int(np.random.default_rng(seeds).integers(2**31)))
+        seed = int(np.random.default_rng(seeds).integers(2**31))
+        return SyntheticSource(config, _pictures(config, root), seed)
     if config.dataset == "list":
-        pairs = _listed_pairs(Path(config.path), root)
+        pairs = _listed_pairs(below_root(config.path, root), root)
     else:
-        pairs = _annotated_pairs(config, Path(config.path) if config.path else root)
+        pairs = _annotated_pairs(config, below_root(config.path, root) if config.path else root)
+    pairs = choose_pairs(pairs, config, root, held_out)
     if not pairs:
         raise InputError(f"{config.dataset} has no pairs left for its split {config.split}")
     return AnnotatedSource(config, pairs, augmentation or AugmentationConfig())
@@ -100,11 +111,11 @@ def without_test_pairs(pairs: list[Pair], root: Path) -> list[Pair]:
     return kept
 
 
-def _pictures(config: SourceConfig) -> list[Picture | Texture]:
+def _pictures(config: SourceConfig, root: Path | None) -> list[Picture | Texture]:
     """The picture files of a folder, or generated textures; all of them, or one part of a fixed division."""
     if not config.path:
         return [Texture(int(number)) for number in divide([str(n) for n in range(GENERATED)], config.images)]
-    folder = Path(config.path)
+    folder = below_root(config.path, root)
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder} with pictures for synthetic pairs")
     files = sorted(file for file in folder.iterdir() if file.suffix.lower() in PICTURE_ENDINGS)
@@ -142,6 +153,10 @@ def epoch_plan(sources: Sequence[PairSource], seed: int, epoch: int) -> list[tup
         count = source.config.count or (
             _SYNTHETIC_COUNT if source.config.dataset == "synthetic" else round(source.config.weight * len(source))
         )
+        if source.config.balanced and isinstance(source, AnnotatedSource):
+            categories = [pair.category for pair in source.pairs]
+            plan += [(number, index) for index in balanced_order(categories, count, [seed, epoch, number])]
+            continue
         rounds = [generator.permutation(len(source)) for _ in range(-(-count // len(source)))]
         plan += [(number, int(index)) for index in np.concatenate([*rounds, np.zeros(0, int)])[:count]]
     order = np.random.default_rng([seed, epoch]).permutation(len(plan))

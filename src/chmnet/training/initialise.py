@@ -73,16 +73,41 @@ def initialise(model: CHMNet, config: TrainingConfig, features: FeatureMaker) ->
         return  # as it was built
     if config.init == "hough-prior":
         apply_hough_prior(model.head, HoughPrior(sharpness=config.prior_sharpness), config.seed)
+        _start_fine_branch(model, config.seed)
         if model.head.projections:
-            fit_projections(model.head, [features()])
+            fit_projections(model.head, [features()[:, : model.head.in_channels]])
         return
     if config.init not in MODELS and not Path(config.init).suffix:
         known = ", ".join(MODELS)
         raise ConfigError(f"init must be random, hough-prior, a model file or one of {known}, got {config.init!r}")
     weights = config.backbone_weights if needs_backbone(config.init) else ""
     other = load_model(config.init, backbone_weights=weights)
-    load_exactly(model.head, other.head.state_dict(), config.init)
+    _load_head(model, other, config.init, config.seed)
     if backbone_from_init(config):
         for mine, theirs in ((model.backbone, other.backbone), (model.target_backbone, other.target_backbone)):
             if mine is not None:
                 load_exactly(mine, (theirs or other.backbone).state_dict(), config.init)
+
+
+def _load_head(model: CHMNet, other: CHMNet, origin: str, seed: int) -> None:
+    """Another model's matching layers; a fine branch that it does not have starts from its last vote.
+
+    A mixing block that the other's fine branch does not have starts as no change.
+    """
+    values = other.head.state_dict()
+    mine, theirs = model.head.fine, other.head.fine
+    if mine is not None and theirs is None:
+        values |= {f"fine.{name}": value for name, value in mine.state_dict().items()}
+    elif mine is not None and theirs is not None and mine.mix is not None and theirs.mix is None:
+        values |= {f"fine.mix.{name}": value for name, value in mine.mix.state_dict().items()}
+    load_exactly(model.head, values, origin)
+    if theirs is None:
+        _start_fine_branch(model, seed)
+
+
+def _start_fine_branch(model: CHMNet, seed: int) -> None:
+    """The fine branch, if there is one, as it starts beside trained or prior votes: the same for the same seed."""
+    if model.head.fine is not None:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model.head.fine.reset_parameters(model.head.last)

@@ -1,11 +1,9 @@
 """The training loop, on accelerate: one process or many, the same global batch and the same curve."""
 
 import math
-import os
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +13,11 @@ from torch import Tensor, nn
 from chmnet.errors import ConfigError, InputError
 from chmnet.features import FeatureCache, hash_weights
 from chmnet.files import atomic_path
-from chmnet.matcher import choose_device
 from chmnet.training.batches import Batch, Batches
 from chmnet.training.checkpoint import Checkpoint, Progress, hash_of_version_0_1, save_checkpoint
+from chmnet.training.choosing import read_held_out
 from chmnet.training.config import TrainingConfig
+from chmnet.training.crossing import in_groups
 from chmnet.training.datasets import epoch_plan, open_sources
 from chmnet.training.initialise import backbone_from_init, build_model, initialise
 from chmnet.training.log import Record, RunLog
@@ -30,6 +29,7 @@ from chmnet.training.optimisation import (
     set_learning_rate,
     trainable,
 )
+from chmnet.training.processes import start_accelerator
 from chmnet.training.validation import CRITERION, Validation, protocol
 from chmnet.weights import save_model
 
@@ -88,7 +88,8 @@ class Run:
         self.config, self.folder, self.report = config, folder, report
         self.stack = ExitStack()
         self.accelerator = start_accelerator(config, device)
-        self.sources = open_sources(config.data, root, config.seed, config.augmentation)
+        hidden = read_held_out(config.held_out_keypoints, root) if config.held_out_keypoints else None
+        self.sources = open_sources(config.data, root, config.seed, config.augmentation, hidden)
         held_out = open_sources(config.validation, root, config.seed + _VALIDATION_SEED)
         self.model = build_model(config)
         if not config.frozen:
@@ -96,7 +97,7 @@ class Run:
         elif cache is None:
             dtype = getattr(torch, config.cache_precision)
             cache = self.stack.enter_context(FeatureCache(config.cache_megabytes * 2**20, dtype=dtype))
-        self.batches = Batches(self.sources, self.model, cache, config.seed)
+        self.batches = Batches(self.sources, self.model, cache, config.seed, config.crossed_pairs)
         validation_batches = Batches(held_out, self.model, cache, config.seed)
         plan = epoch_plan(held_out, config.seed + _VALIDATION_SEED, 0)
         self.validation = Validation(validation_batches, plan, config.batch_size // config.accumulate)
@@ -138,10 +139,7 @@ class Run:
             saved.load_optimiser(self.optimiser, self.model)
             if self.average is not None:
                 saved.load_average(self.average)
-        config = self.config
-        self.plain_objective = Objective(
-            self.model, config.frozen, config.loss, config.match_loss, config.match_temperature
-        )
+        self.plain_objective = Objective(self.model, self.config)
         self.objective, self.wrapped_optimiser = self.accelerator.prepare(self.plain_objective, self.optimiser)
         if self.accelerator.scaler is not None and self.progress.scaler:
             self.accelerator.scaler.load_state_dict(self.progress.scaler)
@@ -208,6 +206,8 @@ class Run:
     def _epoch(self) -> None:
         config, progress = self.config, self.progress
         plan = epoch_plan(self.sources, config.seed, progress.epoch)
+        if config.crossed_pairs:
+            plan = in_groups(plan, self.sources, config.category_group, [config.seed, progress.epoch, 2])
         shares = [
             self.batches.parts(
                 plan,
@@ -236,6 +236,7 @@ class Run:
     def _step(self, parts: tuple[Batch, ...]) -> float:
         """One step of the optimiser on one batch; its loss, as this process sees it."""
         total_steps = self.config.epochs * self.steps_an_epoch
+        self.plain_objective.done = self.progress.step / total_steps
         set_learning_rate(self.optimiser, learning_rate_factor(self.progress.step, total_steps, self.config))
         self.wrapped_optimiser.zero_grad()
         total = 0.0
@@ -341,60 +342,3 @@ class Run:
             "protocol": protocol(self.batches.size).describe(),
         }
         save_model(self.model, self.folder / name, {"training": training})
-
-
-# ---------------------------------------------------------------- processes and devices
-
-
-def start_accelerator(config: TrainingConfig, device: str = "auto") -> Any:  # an Accelerator
-    """Find out which process of how many this is, and on which device it computes.
-
-    Args:
-        config: the run.
-        device: ``"auto"``: accelerate chooses. Of several processes, each has a device of its own: only ``"auto"``
-            and ``"cpu"`` are for them.
-
-    Raises:
-        InputError: accelerate is not installed, or there is no such device.
-        ConfigError: a batch cannot be shared out equally, or the precision is not for this device.
-    """
-    if find_spec("accelerate") is None:
-        raise InputError('training needs accelerate; run `pip install "chmnet[train]"`')
-    from accelerate import Accelerator
-    from accelerate.state import AcceleratorState
-    from accelerate.utils import patch_environment
-
-    several = int(os.environ.get("WORLD_SIZE", "1")) > 1
-    # A second run in one process may have another precision, and another device if it is the only process.
-    AcceleratorState._reset_state(reset_partial_state=not several)
-    chosen = {}
-    if device not in ("auto", "cpu"):
-        if several:
-            raise InputError(f"each process has a device of its own; leave out --device {device}, or use cpu")
-        chosen["ACCELERATE_TORCH_DEVICE"] = str(choose_device(device))
-    gpu = torch.cuda.is_available() and device.startswith(("auto", "cuda"))
-    cpu = device == "cpu" or (several and not gpu)
-    with patch_environment(**chosen):
-        accelerator = Accelerator(cpu=cpu, mixed_precision=choose_precision(config.precision, gpu))
-    shares = accelerator.num_processes * config.accumulate
-    if config.batch_size % shares:
-        raise ConfigError(
-            f"batch_size = {config.batch_size} cannot be shared out equally to {accelerator.num_processes} "
-            f"processes × accumulate = {config.accumulate}; use a multiple of {shares}"
-        )
-    return accelerator
-
-
-def choose_precision(wanted: str, gpu: bool) -> str:
-    """Mixed precision for the device at hand; ``auto`` is none on a CPU.
-
-    Raises:
-        ConfigError: float16 was asked for without a GPU.
-    """
-    if wanted == "fp16" and not gpu:
-        raise ConfigError('precision = "fp16" needs a GPU; use "no" or "bf16" here')
-    if wanted != "auto":
-        return wanted
-    if not gpu:
-        return "no"
-    return "bf16" if torch.cuda.is_bf16_supported() else "fp16"

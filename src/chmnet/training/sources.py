@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -12,6 +12,7 @@ from PIL import Image, ImageEnhance
 from torch import Tensor
 
 from chmnet.data.pairs import Pair
+from chmnet.data.posing import MIRRORED
 from chmnet.errors import InputError
 from chmnet.pictures import Area, Picture, Size, View, to_tensor
 from chmnet.training.config import AugmentationConfig, SourceConfig
@@ -35,10 +36,21 @@ class TrainingPair:
     target: TrainingView
     source_points: np.ndarray
     target_points: np.ndarray
+    category: str = ""
+    names: tuple[str, ...] = ()
+    """What each row is, where the data set says."""
+    mirrored: bool = False
+    """Whether what looks like a left side is named right, and the other way round."""
 
     def exchanged(self) -> "TrainingPair":
         """The same pair the other way round."""
-        return TrainingPair(self.target, self.source, self.target_points, self.source_points)
+        return replace(
+            self,
+            source=self.target,
+            target=self.source,
+            source_points=self.target_points,
+            target_points=self.source_points,
+        )
 
 
 @runtime_checkable
@@ -99,15 +111,16 @@ class AnnotatedSource:
             chances.colour,
         )
         mirrored = bool(flip) != bool(pair.flags.get("flip"))
+        turned = mirrored != bool(pair.flags.get(MIRRORED))
         views, points = [], []
-        for side in (pair.source, pair.target):
+        for side, mirror in ((pair.source, mirrored), (pair.target, turned)):
             picture = self._pictures.setdefault(side.path, Picture(side.path))
             keypoints = side.keypoints.astype(np.float64)
             area = random_crop(picture.size, keypoints, generator) if crop else None
-            view = View(picture, area, mirrored)
+            view = View(picture, area, mirror)
             points.append(view.from_picture(keypoints))
             views.append(ColouredView(view, int(generator.integers(2**31)) if colour else None))
-        made = TrainingPair(views[0], views[1], points[0], points[1])
+        made = TrainingPair(views[0], views[1], points[0], points[1], pair.category, pair.keypoint_names, mirrored)
         return made.exchanged() if swap else made
 
     def describe(self) -> dict[str, Any]:

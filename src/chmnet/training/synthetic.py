@@ -159,6 +159,8 @@ class SyntheticSource:
         number, rest = divmod(index, pairs_of_picture)
         first, second = divmod(rest, self.config.views - 1)
         second += second >= first
+        if self.config.identity and generator.uniform() < self.config.identity:
+            second = first
         views = self._view(number, first), self._view(number, second)
         # Points of the source, through the picture, into the target. Beyond its edges the picture is mirrored:
         # what lies there has a twin inside, and is no keypoint.

@@ -61,12 +61,22 @@ class Validation:
     def __init__(self, batches: Batches, plan: Plan, batch_size: int) -> None:
         self.batches, self.plan, self.batch_size = batches, plan, batch_size
 
-    @torch.no_grad()
     def run(self, objective: nn.Module, accelerator: Any) -> Figures:
-        """Loss and PCK in percent of all pairs, over all processes of the accelerator."""
+        """Loss and PCK in percent of all pairs, over all processes; of several sources, also of each."""
+        numbers = sorted({number for number, _ in self.plan})
+        parts = [
+            self._totals([entry for entry in self.plan if entry[0] == number], objective, accelerator)
+            for number in numbers
+        ]
+        whole = _figures(torch.stack(parts).sum(0)) if parts else _figures(torch.zeros(2 + len(ALPHAS)))
+        return {**whole, "sources": [_figures(part) for part in parts]} if len(parts) > 1 else whole
+
+    @torch.no_grad()
+    def _totals(self, plan: Plan, objective: nn.Module, accelerator: Any) -> Float[Tensor, " numbers"]:
+        """Sums over the pairs of a plan: pairs, losses, and shares of correct keypoints for each α."""
         totals = torch.zeros(2 + len(ALPHAS), dtype=torch.float64)
         processes, process = accelerator.num_processes, accelerator.process_index
-        for part in self.batches.parts(self.plan, 0, self.batch_size, processes, process, whole=False):
+        for part in self.batches.parts(plan, 0, self.batch_size, processes, process, whole=False):
             batch = part.to(accelerator.device)
             loss, predicted = objective(*batch)
             shares = correct_share(predicted.float(), batch.target_points, batch.mask, self.batches.size)
@@ -75,11 +85,15 @@ class Validation:
             totals += torch.tensor(found, dtype=torch.float64)
         if processes > 1:
             totals = accelerator.reduce(totals.to(accelerator.device), "sum").cpu()
-        pairs, loss_sum, *sums = totals.tolist()
-        number = max(1.0, pairs)
-        loss_mean = loss_sum / number
-        return {
-            "loss": loss_mean if math.isfinite(loss_mean) else None,
-            "pairs": int(pairs),
-            "pck": {alpha_key(alpha): 100 * part / number for alpha, part in zip(ALPHAS, sums, strict=True)},
-        }
+        return totals
+
+
+def _figures(totals: Float[Tensor, " numbers"]) -> Figures:
+    pairs, loss_sum, *sums = totals.tolist()
+    number = max(1.0, pairs)
+    loss_mean = loss_sum / number
+    return {
+        "loss": loss_mean if math.isfinite(loss_mean) else None,
+        "pairs": int(pairs),
+        "pck": {alpha_key(alpha): 100 * part / number for alpha, part in zip(ALPHAS, sums, strict=True)},
+    }
