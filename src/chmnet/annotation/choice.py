@@ -12,14 +12,14 @@ from jaxtyping import Float
 from chmnet.annotation.records import UPRIGHT, Moved, Pose
 from chmnet.result import MatchResult
 
-OVERALL, DEFORMATION, POSE = 4.0, 1.5, 0.1
+OVERALL, DEFORMATION, POSE = 4.0, 1.5, 0.3
 """What counts beside the log-odds of the keypoints' confidences: the logarithms of the mean confidence of all that
 is seen of the example, of the deformation of its keypoints, and of the probability of the pose."""
 LEAST_DEFORMATION, USUAL_DEFORMATION = 0.05, 0.5
 """Deformations below the first are alike; the second stands for what fewer than three points cannot tell."""
-BANDWIDTH = 0.13
+BANDWIDTH = 0.2
 """How near two places of one keypoint must be to support each other, as a share of the thing's longer side."""
-AGREEMENT = 0.6
+AGREEMENT = 0.7
 """How far an example must agree with the best one to be joined with it, 0 … 1."""
 WITHOUT_COUNTERPART = 0.5
 """What is left of the confidence of a keypoint whose side cannot be exchanged: a person should review it."""
@@ -118,7 +118,7 @@ def match_quality(
 ) -> float:
     """How well an example matches in a pose: by its confidences, less where its keypoints are deformed much.
 
-    ``mean(log(c / (1 − c))) + 4 log o − 1.5 log d + 0.1 log p``: c are the confidences of the keypoints, o is the
+    ``mean(log(c / (1 − c))) + 4 log o − 1.5 log d + 0.3 log p``: c are the confidences of the keypoints, o is the
     mean confidence of all that is seen of the example, d the :func:`deformation` of the keypoints, p the
     probability of the pose. Chosen on validation photographs of Animal-Pose, see ``tools/propagation.py``.
 
