@@ -55,7 +55,7 @@ def test_models_are_described_by_their_files() -> None:
     assert [name for name, facts in described.items() if facts["default"]] == ["chmnet-lite"]
     for name in ("chmnet-lite", "hough-prior"):
         assert described[name]["config"] == load_model(name).config.to_dict()
-    assert len(described["chmnet-lite"]["config"]["calibration"]["match"]) == 4
+    assert len(described["chmnet-lite"]["config"]["calibration"]["match"]) == 14
     assert "figures" in described["chmnet-lite"]["notes"]
 
 

@@ -574,7 +574,7 @@ def metadata_of_0_1(name: str) -> dict[str, str]:
 def test_files_of_version_0_1_still_load(tmp_path: Path) -> None:
     """Tensors of then behind the metadata that version 0.1 wrote: the same network, without a warning."""
     tensors = read_tensors(MODELS["chmnet-lite"].path)[0]
-    later = ("head.fine.", "foreground.")
+    later = ("head.fine.", "foreground.", "facing.")
     coarse = {key: tensor for key, tensor in tensors.items() if not key.startswith(later)}
     metadata = metadata_of_0_1("chmnet-lite")
     path = tmp_path / "old.safetensors"
@@ -583,7 +583,7 @@ def test_files_of_version_0_1_still_load(tmp_path: Path) -> None:
     fitted = json.loads(metadata["config"])["transfer"]["calibration"]
     calibration = CalibrationConfig(match=tuple(fitted))
     known = MODELS["chmnet-lite"].config
-    assert loaded.config == known.replace(fine=FineConfig(), calibration=calibration, foreground=False)
+    assert loaded.config == known.replace(fine=FineConfig(), calibration=calibration, foreground=False, facing=0)
     shipped = load_model("chmnet-lite").state_dict()
     torch.testing.assert_close(loaded.state_dict(), {key: shipped[key] for key in coarse}, rtol=0, atol=0)
 
@@ -599,6 +599,7 @@ def test_a_fine_branch_behind_flat_keys_loads(tmp_path: Path) -> None:
     known = MODELS["chmnet-lite"]
     metadata = metadata_of_0_1("chmnet-lite")
     flat = {**json.loads(metadata["config"]), "fine": known.config.to_dict()["fine"], "foreground": True}
+    flat["facing"] = known.config.facing
     path = tmp_path / "old.safetensors"
     save_file(read_tensors(known.path)[0], path, {**metadata, "config": json.dumps(flat)})
     loaded = load_model(path)

@@ -281,7 +281,9 @@ def fit_logistic(
         options={"ftol": 1e-14, "maxiter": 1000},
     )
     first, *slopes = found.x.tolist()
-    return first, *(slope / scale if slope > 1e-9 else 0.0 for slope, scale in zip(slopes, spread, strict=True))
+    return first, *(
+        slope / scale if slope > 1e-9 else 0.0 for slope, scale in zip(slopes, spread.tolist(), strict=True)
+    )
 
 
 def probabilities(
