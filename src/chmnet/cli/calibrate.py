@@ -60,9 +60,7 @@ def calibrate(
     \b
     Examples:
       chmnet calibrate chmnet-lite --dataset pf-willow --root data --split test
-      chmnet calibrate a.safetensors --dataset coco --root cats -o b.safetensors
-      chmnet calibrate a.safetensors --dataset pf-pascal --dataset coco \\
-        --root data --root cats --weight 3 --weight 1 -o b.safetensors
+      chmnet calibrate a.safetensors --dataset coco --root cats -o b.safetensors --poses
     """
     io.check_outputs([Path(model)], [output, plot, json_file], overwrite)
     io.check_ending(plot, "a plot", ".png")

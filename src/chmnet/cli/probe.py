@@ -38,8 +38,8 @@ def probe(
     Run `chmnet calibrate` afterwards.
 
     \b
-    Example:
-      chmnet probe a.safetensors --dataset animal-pose --dataset coco --root data --root cats -o b.safetensors
+    Examples:
+      chmnet probe a.safetensors --dataset coco --root cats -o b.safetensors
     """
     io.check_outputs([model], [output], overwrite)
     for name in (str(model), str(output)):
