@@ -16,6 +16,7 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
+from chmnet import pictures
 from chmnet.errors import ConfigError, InputError
 from chmnet.features import FeatureCache, Features, Fingerprint
 from chmnet.files import read_tensors
@@ -340,3 +341,21 @@ def test_a_memory_limit_counts_the_features_that_are_matched(paths: list[Path]) 
 def test_picture_sizes_are_checked(size: tuple[int, int]) -> None:
     with pytest.raises(ConfigError, match="image_size"):
         Matcher(load_model("nearest-neighbour"), device="cpu", image_size=size)
+
+
+def test_a_file_is_decoded_once_however_many_views_of_it_are_tried(
+    matcher: Matcher, paths: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And with a cache its pixels are forgotten when the pair is matched."""
+    decoded: list[str] = []
+    real = pictures.read_picture
+    monkeypatch.setattr(
+        pictures, "read_picture", lambda file, name, *rest: decoded.append(name) or real(file, name, *rest)
+    )
+    cached = Matcher(matcher.model, device="cpu", cache=FeatureCache[Features]())
+    for each in (matcher, cached):
+        decoded.clear()
+        result = each.match(paths[0], paths[1], poses="any", place="found")
+        assert sorted(decoded) == sorted(map(str, paths[:2]))
+    _ = result.target_picture
+    assert len(decoded) == 3

@@ -112,7 +112,10 @@ class Matcher:
         Raises:
             InputError: the picture cannot be read, or the features are another model's.
         """
-        return self._extract(picture, branch, self.cache, owner)
+        found = self._extract(picture, branch, self.cache, owner)
+        if self.cache is not None:
+            found.view.picture.forget()
+        return found
 
     def _extract(
         self,
@@ -137,7 +140,6 @@ class Matcher:
         key = (view.picture.key, view.area, view.mirrored, view.turn, branch, size, self.fingerprint)
         unseen = replace(view, picture=Picture(None, view.picture.size))  # a cache keeps features, not pictures
         found = cache.get(key, lambda: replace(self._compute(view, branch, size), view=unseen), owner)
-        view.picture.forget()
         return replace(found, view=view)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -259,11 +261,13 @@ class Matcher:
 
         if _check_place(place or self.place) == "found":
             source, target = find_places(source, target, look, self.votes)
-        poses = poses or self.poses
-        if poses == "upright":
-            return source, target, None
-        numbers = self.model.config.calibration.pose
-        target, probability = find_pose(source, target, poses, look, self.votes, numbers)
+        poses, probability = poses or self.poses, None
+        if poses != "upright":
+            numbers = self.model.config.calibration.pose
+            target, probability = find_pose(source, target, poses, look, self.votes, numbers)
+        if cache is not None:  # many results would hold as many pictures
+            for side in (source, target):
+                side.view.picture.forget()
         return source, target, probability
 
     def votes(self, source: Features, target: Features) -> Tensor:
