@@ -60,7 +60,7 @@ def calibrate(
     \b
     Examples:
       chmnet calibrate chmnet-lite --dataset pf-willow --root data --split test
-      chmnet calibrate a.safetensors --dataset coco --root cats -o b.safetensors --poses
+      chmnet calibrate a.safetensors --dataset coco --root cats -o b.safetensors
     """
     io.check_outputs([Path(model)], [output, plot, json_file], overwrite)
     io.check_ending(plot, "a plot", ".png")
