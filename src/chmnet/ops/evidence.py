@@ -65,7 +65,7 @@ def pair_evidence(
     Example:
         >>> same = torch.eye(9).view(1, 3, 3, 3, 3)
         >>> [round(number, 1) for number in pair_evidence(same)[:3]]
-        [0.0, 0.9, -0.7]
+        [0.0, 1.8, -0.9]
     """
     scores = likeness[0].float().clamp(min=0)
     source, target = (scores.shape[0], scores.shape[1]), (scores.shape[2], scores.shape[3])
