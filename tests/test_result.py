@@ -225,9 +225,12 @@ def test_answers_of_views_turned_by_any_angle(
     np.testing.assert_allclose(everywhere.min(axis=(0, 1)), [left, top], atol=1)
     np.testing.assert_allclose(everywhere.max(axis=(0, 1)), [right, bottom], atol=1)
 
-    heat = result.heat(starts[seen][0])
-    mean = (heat.reshape(-1, 1) * grid).sum(axis=0, keepdims=True)
-    np.testing.assert_allclose(target.to_picture(mean), places[seen][:1], atol=1e-3)
+    for start, place in zip(starts[seen][::9], places[seen][::9], strict=True):
+        heat = result.heat(start)
+        positions = grid_points((heat.shape[0], heat.shape[1]), like=torch.zeros(1, dtype=torch.float64)).numpy()
+        found = normalised_to_pixels((heat[..., None] * positions).sum(axis=(0, 1)), (80, 100))
+        np.testing.assert_allclose(found, place, atol=4)  # half a position of the grid
+        assert heat.sum() == pytest.approx(1, abs=1e-5)
 
     assert backwards.confidence_at().shape == (80, 100)
     drawn = np.asarray(result.warp()).astype(int)
@@ -336,6 +339,28 @@ def test_heat_is_a_distribution_whose_mean_is_the_transfer() -> None:
     np.testing.assert_allclose(mean, expected, atol=1e-5)
     with pytest.raises(InputError, match="one point, got 2"):
         result.heat([[1, 2], [3, 4]])
+
+
+@pytest.mark.parametrize("mirrored", [False, True])
+@pytest.mark.parametrize("turn", [0, 90, 180, 270])
+def test_heat_of_a_target_in_another_pose_lies_over_the_target_as_it_is(turn: int, mirrored: bool) -> None:
+    result = random_result(target=View(unseen((80, 40)).picture, None, mirrored, turn))
+    heat = result.heat([40.0, 30.0])
+    assert heat.shape == ((5, 4) if turn % 180 == 0 else (4, 5))
+    grid = grid_points(heat.shape, like=torch.zeros(1)).numpy()
+    found = normalised_to_pixels((heat[..., None] * grid).sum((0, 1)), (80, 40))
+    np.testing.assert_allclose(found, result.locate([40.0, 30.0])[0], atol=1e-3)
+
+
+def test_heat_of_a_part_lies_in_that_part() -> None:
+    result = random_result(target=View(unseen((80, 40)).picture, (10, 40, 30, 80)))
+    heat = result.heat([40.0, 30.0])
+    assert heat.shape == (9, 7)  # as fine as the grid of the part
+    assert heat.sum() == pytest.approx(1, abs=1e-5)
+    assert heat[:4].sum() == heat[:, :1].sum() == heat[:, 6:].sum() == 0
+    tiny = random_result(target=View(unseen((80_000, 40_000)).picture, (10, 40, 30, 80)))
+    assert tiny.heat([40.0, 30.0]).shape == (512, 512)
+    assert tiny.heat([40.0, 30.0])[0, 0] == 1
 
 
 def test_winning_scales() -> None:

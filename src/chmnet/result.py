@@ -32,7 +32,7 @@ from chmnet.ops.transfer import (
 )
 from chmnet.pictures import PictureLike, View, to_picture
 from chmnet.result_file import load_result, save_result
-from chmnet.warping import check_size, dense_strips, draw_warped, smooth_positions, spline_positions
+from chmnet.warping import check_size, dense_strips, draw_warped, smooth_positions, spline_positions, whole_heat
 
 if TYPE_CHECKING:
     _lazy = cached_property
@@ -204,11 +204,9 @@ class MatchResult:
 
     def scores_at(self, source: ArrayLike, target: ArrayLike) -> Float32[np.ndarray, " n"]:
         """Score of each match of a point of the source with one of the target, on the nearest grid positions."""
-        rows = (
-            self._normalised(self.source, source, self.scores),
-            self._normalised(self.target, target, self.scores),
-        )
-        return match_scores(self.scores, *rows)[0].float().cpu().numpy()
+        first = self._normalised(self.source, source, self.scores)
+        second = self._normalised(self.target, target, self.scores)
+        return match_scores(self.scores, first, second)[0].float().cpu().numpy()
 
     def _read(self, values: Float[Tensor, "1 h w k"], points: np.ndarray) -> np.ndarray:
         """Read a map of the source grid at points in pixels."""
@@ -337,9 +335,10 @@ class MatchResult:
         return spline_positions(source, target, exact)
 
     def heat(self, point: ArrayLike) -> Float32[np.ndarray, "ht wt"]:
-        """How likely each position of the target grid is the match of one point of the source; the sum is 1.
+        """How likely each position of the target is the match of one point of the source; the sum is 1.
 
-        Its mean position is where :meth:`transfer` puts the point.
+        Positions are a regular grid whose outer points lie on the border of the whole target picture. The mean
+        position is where :meth:`transfer` puts the point.
 
         Args:
             point: (x, y) in pixels of the source.
@@ -355,7 +354,8 @@ class MatchResult:
         cells = weights.nonzero()[:, 0]
         scores = self.scores[:, 0].flatten(1, 2)[:, cells, None]
         likely = match_probabilities(scores, self.config)[0, :, 0]
-        return (weights[cells, None, None].to(likely.dtype) * likely).sum(0).float().cpu().numpy()
+        heat = (weights[cells, None, None].to(likely.dtype) * likely).sum(0).float().cpu()
+        return whole_heat(heat, self.target).numpy()
 
     def winning_scales(self, matches: Matches) -> Float64[np.ndarray, "n 2"]:
         """The scales (source, target) at which each match got its best vote.

@@ -26,6 +26,8 @@ SPLINE_SIDE = 48
 _SMOOTHING = (100.0, 10.0, 1.0)
 """How stiff a spline is that need not go through its points, from the first fit to the last."""
 
+_MOST_POSITIONS = 512
+"""Of a heat map, along each side."""
 _STRIP_PIXELS = 2**20
 """Pixels that are drawn at a time."""
 
@@ -79,6 +81,41 @@ def dense_strips(
             down = _cubic_weights(_within(rows, view, 1), values.shape[1])
             read = torch.einsum("yh,hwk,xw->yxk", down, values[0], across)
         yield part, read, frame
+
+
+def whole_heat(heat: Float[Tensor, "h w"], view: View) -> Float[Tensor, "rows columns"]:
+    """Probabilities on the grid of a view as those of a grid over its whole picture, which is as fine.
+
+    Outside of the view they are 0; the sum is 1. Whole pictures, mirrored or turned by quarters, are exact.
+
+    Example:
+        >>> view = View.of(np.zeros((40, 40), dtype=np.uint8))
+        >>> whole_heat(torch.tensor([[0.0, 1.0], [0.0, 0.0]]), replace(view, mirrored=True)).tolist()
+        [[1.0, 0.0], [0.0, 0.0]]
+        >>> whole_heat(torch.tensor([[1.0, 0.0], [0.0, 0.0]]), replace(view, area=(20, 20, 40, 40))).tolist()
+        [[0.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
+    """
+    if view.turn % 90 == 0:
+        heat = torch.rot90(heat, -int(view.turn) // 90)
+        heat = heat.flip(1) if view.mirrored else heat
+        if view.area is None:
+            return heat
+        view = View(view.picture, view.area)
+    size = view.picture.size
+    rows, columns = (
+        min(_MOST_POSITIONS, max(count, round((count - 1) * whole / part) + 1))
+        for count, whole, part in zip(heat.shape, size, view.size, strict=True)
+    )
+    places = normalised_to_pixels(grid_points((rows, columns), like=heat.double()), size)
+    seen = view.from_picture(places)[None].to(heat)
+    read = F.grid_sample(heat[None, None], seen, mode="bilinear", padding_mode="zeros", align_corners=True)[0, 0]
+    inside = View(view.picture, view.area).from_picture(places).abs().amax(-1) <= 1 + 1e-9
+    read = torch.where(inside, read, 0.0)
+    if not read.sum() > 0:  # between the positions, or beside a turned area: all of it at the nearest position
+        mean = (heat[..., None] * grid_points((heat.shape[0], heat.shape[1]), like=heat)).sum((0, 1)).double()
+        distances = (places - view.to_picture(mean, inside=True)).square().sum(-1)
+        read = (distances == distances.min()).to(heat)
+    return read / read.sum()
 
 
 def _within(points: Float[Tensor, " n"], view: View | None, axis: int) -> Float[Tensor, " n"]:
