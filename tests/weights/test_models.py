@@ -419,7 +419,7 @@ def test_the_hough_prior_goes_with_any_backbone(tmp_path: Path) -> None:
     assert layers.backbone.channels == 384
     plain = load_model("hough-prior", "resnet18", path)
     assert plain.config.calibration == CalibrationConfig()  # made for other features
-    assert len(load_model("hough-prior").config.calibration.match) == 4
+    assert len(load_model("hough-prior").config.calibration.match) == 14
     assert plain.config.backbone.layers == ()  # not those of the model's own backbone
     torch.testing.assert_close(plain.head.state_dict(), load_model("hough-prior").head.state_dict())
     named = load_model("hough-prior", "efficientnet-lite0")
