@@ -12,6 +12,7 @@ from torch import Tensor
 from chmnet.errors import InputError
 from chmnet.features import Features
 from chmnet.pictures import View
+from chmnet.turning import turned_size
 
 POSES = ("upright", "mirror", "any")
 """What may be tried: the target as it is; mirrored too; mirrored and turned too."""
@@ -100,14 +101,25 @@ def _find_turn(
 
 
 def turned(view: View, degrees: float) -> View:
-    """The view turned counter-clockwise.
+    """The view turned counter-clockwise, the middle of it where it must be turned by less than a right angle.
+
+    The frame around all of a turned picture would be up to twice as large as the picture, and the thing in it so
+    much smaller; that around the middle is as large as the picture.
 
     Example:
         >>> import numpy as np
         >>> turned(View.of(np.zeros((20, 30), dtype=np.uint8)), -90).turn
         270
     """
-    return replace(view, turn=(view.turn + degrees) % 360)
+    angle = (view.turn + degrees) % 360
+    if angle % 90 == 0:
+        return replace(view, turn=angle)
+    left, top, right, bottom = view.area or (0, 0, *view.picture.size[::-1])
+    height, width = bottom - top, right - left
+    frame = turned_size((height, width), angle)
+    share = math.sqrt(height * width / (frame[0] * frame[1]))
+    x, y = int(width * (1 - share) / 2), int(height * (1 - share) / 2)
+    return replace(view, area=(left + x, top + y, right - x, bottom - y), turn=angle)
 
 
 def mirrored(view: View) -> View:
