@@ -1,4 +1,4 @@
-"""PCK on PF-WILLOW with targets as they are, mirrored and turned, for each search of poses; and the time of a pair.
+"""PCK on PF-WILLOW with targets as they are, mirrored and turned, for each search of poses, and its time.
 
 python tools/poses.py --root datasets
 """
@@ -65,16 +65,14 @@ def main(
     without: Annotated[str, typer.Option(help="Leave out categories with this in their name.")] = "",
 ) -> None:
     """Print a row for each change of the target."""
-    pairs = [
-        pair for pair in load_pairs("pf-willow", root)[::every] if not without or without not in pair.category
-    ]
-    print(f"PF-WILLOW, {len(pairs)} pairs, PCK@0.05 / 0.1 of the keypoints' box; milliseconds of a pair")
+    pairs = load_pairs("pf-willow", root)[::every]
+    pairs = [pair for pair in pairs if not without or without not in pair.category]
+    typer.echo(f"PF-WILLOW, {len(pairs)} pairs, PCK@0.05 / 0.1 of the keypoints' box; milliseconds of a pair")
     matchers = {poses: Matcher(poses=poses) for poses in POSES}
     for name, change in CHANGES.items():
         found = {poses: measure(matcher, pairs, change) for poses, matcher in matchers.items()}
-        print(
-            f"{name:14}", *(f"{poses} {pck} ({spent:.0f} ms)" for poses, (pck, spent) in found.items()), sep="  "
-        )
+        cells = [f"{poses} {pck} ({spent:.0f} ms)" for poses, (pck, spent) in found.items()]
+        typer.echo("  ".join([f"{name:14}", *cells]))
 
 
 if __name__ == "__main__":
