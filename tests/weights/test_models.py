@@ -545,8 +545,8 @@ def test_shipped_models_are_what_their_files_say(name: str, shared: Path) -> Non
     assert config.backbone.stride_on == written["backbone"]["stride_on"]
     assert list(config.image_size) == written["image_size"]
     assert config.transfer.temperature == written["transfer"]["temperature"]
-    calibration = written["calibration"]  # of matches alone, as 0.1.0 had it, or all
-    assert list(config.calibration.match) == (calibration if name == "chmnet-r50" else calibration["match"])
+    calibration = written["calibration"]
+    assert list(config.calibration.match) == calibration["match"]
     assert tuple(vote.weight.numel() for vote in model.head.votes()) == SHIPPED[name]
     assert not model.training
     state, stored = model.state_dict(), numpy_file(file)
@@ -590,8 +590,10 @@ def test_files_of_version_0_1_still_load(tmp_path: Path) -> None:
 
 def test_a_file_of_version_0_1_without_its_backbone_still_loads(tmp_path: Path) -> None:
     path = tmp_path / "old.safetensors"
-    save_file(read_tensors(MODELS["chmnet-r50"].path)[0], path, metadata_of_0_1("chmnet-r50"))
-    assert models.read_model_config(path) == MODELS["chmnet-r50"].config
+    metadata = metadata_of_0_1("chmnet-r50")
+    save_file(read_tensors(MODELS["chmnet-r50"].path)[0], path, metadata)
+    calibration = CalibrationConfig(match=tuple(json.loads(metadata["config"])["transfer"]["calibration"]))
+    assert models.read_model_config(path) == MODELS["chmnet-r50"].config.replace(calibration=calibration)
 
 
 def test_a_fine_branch_behind_flat_keys_loads(tmp_path: Path) -> None:
