@@ -236,12 +236,13 @@ class Matcher:
         for source, target in pairs:
             try:
                 features = self._extract(source, "source", cache), self._extract(target, "target", cache)
+                settled = self._settle(*features, cache)  # looks at pictures again
             except InputError as error:
                 if errors == "raise":
                     raise
                 yield error
             else:
-                yield self._compare(*self._settle(*features, cache))
+                yield self._compare(*settled)
 
     def _settle(
         self,

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -24,6 +23,8 @@ FINER = (-15, 15)
 """Turns around the best of them that are tried then."""
 CLEARLY = 1.1
 """A turned target must have so much stronger votes than the target as it is."""
+LEAST_MIDDLE = 0.6
+"""Share of the sides of a picture that is seen of it, turned, at least."""
 SEARCH_SHARE = 2 / 3
 """Side of the pictures that turns are tried on, as a share of the side that pictures are matched at."""
 
@@ -92,16 +93,16 @@ def _find_turn(
         return vote_strength(vote(small, look(turned(view, turn), branch, SEARCH_SHARE)))
 
     strengths = {turn: strength(turn) for turn in TURNS}
-    shares = turn_probabilities(list(strengths.values()), numbers)
-    chance, best = max(zip(shares, strengths, strict=True))
-    if strengths[best] < CLEARLY * strengths[0.0]:
-        return 0.0, shares[0]
+    best = max(TURNS, key=lambda turn: strengths[turn])
     strengths |= {(best + step) % 360: strength(best + step) for step in FINER}
-    return max(strengths, key=lambda turn: strengths[turn]), chance
+    as_it_is = CLEARLY * strengths.pop(0.0)
+    best = max(strengths, key=lambda turn: strengths[turn])
+    probability = turn_probability(as_it_is, strengths[best], numbers)
+    return (best, probability) if probability > 0.5 else (0.0, 1 - probability)
 
 
 def turned(view: View, degrees: float) -> View:
-    """The view turned counter-clockwise, the middle of it where it must be turned by less than a right angle.
+    """The view turned counter-clockwise; of a whole picture that is not turned by quarters, the middle of it.
 
     The frame around all of a turned picture would be up to twice as large as the picture, and the thing in it so
     much smaller; that around the middle is as large as the picture.
@@ -112,14 +113,13 @@ def turned(view: View, degrees: float) -> View:
         270
     """
     angle = (view.turn + degrees) % 360
-    if angle % 90 == 0:
+    if angle % 90 == 0 or view.area is not None:
         return replace(view, turn=angle)
-    left, top, right, bottom = view.area or (0, 0, *view.picture.size[::-1])
-    height, width = bottom - top, right - left
+    height, width = view.picture.size
     frame = turned_size((height, width), angle)
-    share = math.sqrt(height * width / (frame[0] * frame[1]))
+    share = max(LEAST_MIDDLE, math.sqrt(height * width / (frame[0] * frame[1])))
     x, y = int(width * (1 - share) / 2), int(height * (1 - share) / 2)
-    return replace(view, area=(left + x, top + y, right - x, bottom - y), turn=angle)
+    return replace(view, area=(x, y, width - x, height - y), turn=angle)
 
 
 def mirrored(view: View) -> View:
@@ -140,6 +140,7 @@ def vote_strength(votes: Float[Tensor, "1 c hs ws ht wt"]) -> float:
     A vote counts as far as it is the best of its source position and of its target position.
 
     Example:
+        >>> import torch
         >>> round(vote_strength(torch.eye(4).view(1, 1, 2, 2, 2, 2)), 3)
         1.0
         >>> round(vote_strength(torch.full((1, 1, 2, 2, 2, 2), 0.5)), 3)
@@ -200,20 +201,24 @@ def mirror_probability(facings: Facings | None, strengths: tuple[float, float], 
     first, *slopes = (numbers or _PLAIN)[:4]
     evidence = mirror_evidence(facings, strengths)
     logit = first + sum(slope * each for slope, each in zip(slopes, evidence, strict=True))
-    return 1 / (1 + math.exp(-max(-50.0, min(50.0, logit))))
+    return _sigmoid(logit)
 
 
-def turn_probabilities(strengths: Sequence[float], numbers: Sequence[float]) -> list[float]:
-    """How likely each of several turns is the right one; the first is the target as it is.
+def turn_probability(as_it_is: float, other: float, numbers: Sequence[float]) -> float:
+    """How likely a turned target is the better one to match.
 
     Args:
-        strengths: :func:`vote_strength` of the target turned in each way.
+        as_it_is: :func:`vote_strength` of the target as it is.
+        other: that of the turned one.
         numbers: ``calibration.pose`` of the model; empty: nothing was fitted.
 
     Example:
-        >>> [round(share, 3) for share in turn_probabilities((0.5, 0.55, 0.4), (-2.0, 8.0, 2.0, 10.0, 60.0))]
-        [0.003, 0.997, 0.0]
+        >>> numbers = (-2.0, 8.0, 2.0, 10.0, 60.0)
+        >>> [round(turn_probability(0.5, other, numbers), 3) for other in (0.55, 0.5, 0.45)]
+        [0.997, 0.5, 0.002]
     """
-    sharpness = (numbers or _PLAIN)[4]
-    logits = torch.tensor([sharpness * math.log(max(each, 1e-9)) for each in strengths], dtype=torch.float64)
-    return logits.softmax(0).tolist()
+    return _sigmoid((numbers or _PLAIN)[4] * math.log(max(other, 1e-9) / max(as_it_is, 1e-9)))
+
+
+def _sigmoid(logit: float) -> float:
+    return 1 / (1 + math.exp(-max(-50.0, min(50.0, logit))))

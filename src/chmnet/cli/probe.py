@@ -65,8 +65,8 @@ def probe(
             instances += [each for each in found.load_instances(folder, split) if each.path.name not in held_out]
     names = ", ".join(dataset)
     foreground = fit_foreground(network, pictures, lambda items: io.track(items, "boxes"), device)
-    save_probe(model, foreground, output, f"{len(pictures)} pictures of {names}", overwrite)
     facing = fit_facing(network, instances, lambda items: io.track(items, "facing"), device)
+    save_probe(model, foreground, output, f"{len(pictures)} pictures of {names}", overwrite)
     save_probe(output, facing, output, f"{len(instances)} things of {names}", overwrite=True)
     typer.echo(f"wrote the model with both to {output}")
 
