@@ -88,7 +88,11 @@ def test_nothing_to_train_is_not_measured() -> None:
 
 
 @pytest.mark.parametrize("baseline", [False, True], ids=["model", "baseline"])
-@pytest.mark.parametrize("changes", [{}, {"matching": "consensus"}, {"last_layer": False}], ids=str)
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"matching": "consensus"}, {"last_layer": False}, {"fine": {"layers": ["layer2"]}}],
+    ids=str,
+)
 def test_stages_sum_up_and_the_network_stays_as_it_was(changes: dict[str, Any], baseline: bool) -> None:
     model = small_model(**changes)
     chosen = Baseline(model) if baseline else model
@@ -111,6 +115,15 @@ def test_stages_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     time_stages(model, pair)
     changes = [stage for stage, last in zip(order, [None, *order], strict=False) if stage != last]
     assert tuple(changes) == STAGES
+
+
+def test_the_fine_branch_correlates_and_votes(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, pair = small_model(fine={"layers": ["layer2"]}), random_pair((32, 32))
+    order: list[str] = []
+    monkeypatch.setattr(Stopwatch, "switch", lambda self, stage: order.append(stage))
+    monkeypatch.setattr(Stopwatch, "stop", lambda self: {})
+    time_stages(model, pair)
+    assert order[-6:] == ["filter", "correlation", "last vote", "filter", "filter", "transfer"]
 
 
 def test_a_stopwatch_runs_one_stage_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

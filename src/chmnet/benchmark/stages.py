@@ -62,8 +62,15 @@ def time_stages(network: Network, pair: ImagePair) -> dict[str, float]:
 @contextmanager
 def _observed(network: Network, stopwatch: Stopwatch) -> Iterator[None]:
     head = network.head
+    steps: list[tuple[nn.Module, str, str, str]] = []
+    if head.fine is not None:
+        steps = [
+            (head.fine, "forward", counts.CORRELATION, counts.FILTER),
+            (head.fine.vote, "forward", counts.LAST_VOTE, counts.FILTER),
+        ]
     with ExitStack() as stack:
         for owner, method, before, after in (
+            *steps,
             (network, "features", counts.BACKBONE, counts.BACKBONE),
             (head, "pyramid", counts.PYRAMID, counts.PYRAMID),
             (head, "correlate", counts.CORRELATION, counts.FIRST_VOTE),
