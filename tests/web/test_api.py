@@ -322,7 +322,7 @@ def test_of_several_labelled_pictures_the_best_is_taken(client: TestClient, resu
     np.testing.assert_allclose(found["points"][:3], expected.points[:3], atol=0.05)
     np.testing.assert_allclose(found["confidences"], expected.confidence, atol=5e-3)
     assert found["sources"] == [sources[number] for number in expected.sources]
-    assert found["mirrored"] == expected.pose.mirrored
+    assert found["pose"]["mirrored"] == expected.pose.mirrored
     wish["sources"][1]["points"].pop()  # type: ignore[index, attr-defined]
     assert_refused(client.post("/api/propagations", json=wish), 422, "different numbers of points")
 
@@ -336,8 +336,9 @@ def test_propagation_exchanges_left_and_right_by_name(client: TestClient) -> Non
     (plain,) = wait(client, client.post("/api/propagations", json=wish).json())["pictures"]
     wish["names"] = ["left", "right", "middle"]  # type: ignore[assignment]
     (named,) = wait(client, client.post("/api/propagations", json=wish).json())["pictures"]
-    assert plain["mirrored"]
-    assert named["mirrored"]
+    assert plain["pose"]["mirrored"]
+    assert named["pose"]["mirrored"]
+    assert named["pose"]["turn"] == 0
     assert [plain["points"][row] for row in (1, 0, 2)] == named["points"]
     wish["names"] = ["left", "right"]  # type: ignore[assignment]
     assert_refused(client.post("/api/propagations", json=wish), 422, "2 names of 3 points")

@@ -9,7 +9,7 @@ from tests.test_paths import traced
 
 from .conftest import ADDRESS, DONKEY, ZEBRA, load
 
-MOST_FILES = 25
+MOST_FILES = 26
 
 
 @pytest.mark.parametrize(("poses", "more"), [("upright", 0), ("mirror", 2)])

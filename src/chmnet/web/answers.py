@@ -227,7 +227,8 @@ class PropagatedPicture(BaseModel):
     )
     score: float = Field(description="Mean confidence of the points.")
     sources: list[str] = Field(description="The labelled pictures that the points come from, the best first.")
-    mirrored: bool = Field(description="Whether it was matched mirrored, and left and right were exchanged.")
+    pose: PoseAnswer = Field(description="Where it was mirrored, left and right were exchanged by name.")
+    unmatched: list[float] | None = Field(description="Probability that each point is hidden; null: not known.")
 
 
 class PropagationAnswer(BaseModel):

@@ -21,6 +21,7 @@ from chmnet.web.answers import (
     ERRORS,
     ErrorAnswer,
     LabelledPicture,
+    PoseAnswer,
     PropagatedPicture,
     PropagationAnswer,
     PropagationRequest,
@@ -265,5 +266,6 @@ def _propagated(job: Job, number: int, target: StoredPicture) -> PropagatedPictu
         doubtful=doubtful_keypoints(moved, target.size, CONFIDENCE_THRESHOLD).tolist(),
         score=mean_confidence(moved),
         sources=list(dict.fromkeys(job.sources[source].picture.id for source in moved.sources)),
-        mirrored=moved.pose.mirrored,
+        pose=PoseAnswer(**moved.pose._asdict()),
+        unmatched=None if moved.unmatched is None else moved.unmatched.tolist(),
     )

@@ -104,9 +104,12 @@ def compare_with_the_command(coco: dict[str, Any], labels: list[list[float]], tm
         assert found.keys() == expected.keys() | {"corrected"}
         if any(found["corrected"]):
             continue
-        ids = {"id", "image_id", "bbox", "area", "keypoints", "keypoint_confidence", "score"}
+        ids = {"id", "image_id", "bbox", "area", "keypoints", "keypoint_confidence", "score", "pose"}
+        ids |= {"keypoint_unmatched"}
         assert {key: found[key] for key in expected if key not in ids} == {
             key: expected[key] for key in expected if key not in ids
         }
+        assert found["pose"] == pytest.approx(expected["pose"], abs=0.01)
+        assert (found["keypoint_unmatched"] is None) == (expected["keypoint_unmatched"] is None)
         for key in ("bbox", "keypoints", "keypoint_confidence", "score"):
             np.testing.assert_allclose(found[key], expected[key], atol=0.01)

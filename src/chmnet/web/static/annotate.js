@@ -170,8 +170,10 @@ export class AnnotateView {
       item.points = found.points.map((place, index) => {
         const known = before[index];
         if (known && (known.corrected || item.reviewed)) return known; // what a person did stays
-        return place && { x: clamp(place[0], 0, width), y: clamp(place[1], 0, height), confidence: found.confidences[index], corrected: false, doubtful: found.doubtful[index] };
+        return place && { x: clamp(place[0], 0, width), y: clamp(place[1], 0, height), confidence: found.confidences[index], unmatched: found.unmatched?.[index] ?? null, corrected: false, doubtful: found.doubtful[index] };
       });
+      item.pose = found.pose;
+      item.sources = found.sources.map((id) => this.items.find((each) => each.picture.id === id)?.picture.name).filter(Boolean);
       if (item.points.some((point, index) => point && !before[index])) item.reviewed = false; // there is something new to review
     });
     this.refresh();

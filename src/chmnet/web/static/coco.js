@@ -9,7 +9,10 @@ const pixel = rounded(3), share = rounded(4);
 const DESCRIPTION = "v = 2: placed, corrected or reviewed by a person, or keypoint_confidence is at least minimum_confidence; "
   + "v = 1: it is less, or the point was moved in to the picture's edge, please review; v = 0: not found.";
 
-/** items: [{ picture: { name, width, height }, points: [{ x, y, confidence, corrected, doubtful } or null], reviewed }] */
+/**
+ * items: [{ picture: { name, width, height }, points: [{ x, y, confidence, unmatched, corrected, doubtful } or null],
+ * reviewed, sources, pose }]; the last two where points were carried over from other pictures.
+ */
 export function cocoOf(items, names, { model, description = "Keypoints labelled with chmnet." }) {
   const labelled = items.filter((item) => item.points.some(Boolean));
   const document = {
@@ -22,10 +25,11 @@ export function cocoOf(items, names, { model, description = "Keypoints labelled 
   return JSON.stringify(document, null, 1) + "\n";
 }
 
-function describe({ picture, points, reviewed }, names) {
+function describe({ picture, points, reviewed, sources, pose }, names) {
   const all = names.map((_, index) => points[index] ?? null);
   const placed = all.filter(Boolean);
   const confidence = (point) => (point ? (point.corrected ? 1 : share(point.confidence)) : 0);
+  const unmatched = (point) => (point?.corrected ? 0 : share(point?.unmatched ?? 1));
   const review = (point) => Boolean(point && !reviewed && !point.corrected && point.doubtful);
   const bbox = box(placed, picture);
   return {
@@ -37,9 +41,11 @@ function describe({ picture, points, reviewed }, names) {
     segmentation: [],
     score: share(placed.reduce((sum, point) => sum + confidence(point), 0) / placed.length),
     keypoint_confidence: all.map(confidence),
+    keypoint_unmatched: placed.some((point) => typeof point.unmatched === "number") ? all.map(unmatched) : null,
     needs_review: all.some(review),
     review_keypoints: names.filter((_, index) => review(all[index])),
     corrected: all.map((point) => Boolean(point?.corrected)),
+    ...(sources?.length ? { source_images: sources, pose } : {}),
   };
 }
 
