@@ -374,3 +374,15 @@ def test_copies_of_photographs_are_matched_as_they_were_made(shared: Path) -> No
     for path in photographs:
         for size in SIZES:
             check_known_maps(matcher, to_picture(path).resize(size, Image.Resampling.BICUBIC))
+
+
+def test_each_animal_of_a_herd_is_matched_by_itself(herd: Path) -> None:
+    """The donkey finds the donkey on the left, then the gnu; every point lies on one of them."""
+    matcher = Matcher()
+    groups = matcher.match(EXAMPLES / "donkey.png", herd).matches(100, instances=4)
+    assert len(groups) == 2
+    assert (groups[0].target[:, 0] < 245).all()
+    assert (groups[1].target[:, 0] > 235).all()
+    assert (np.diff([group.confidence.mean() for group in groups]) < 0).all()
+    alone = matcher.match(EXAMPLES / "donkey.png", EXAMPLES / "zebra.png")
+    assert len(alone.matches(10, instances=4)) == 1

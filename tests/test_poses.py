@@ -11,7 +11,15 @@ from chmnet import Matcher
 from chmnet.errors import InputError
 from chmnet.features import FeatureCache, Features, Fingerprint
 from chmnet.pictures import Picture, View
-from chmnet.poses import find_pose, mirror_probability, mirrored, turn_probability, turned
+from chmnet.poses import (
+    FINALISTS,
+    find_pose,
+    likeness_gain,
+    mirror_probability,
+    mirrored,
+    turn_probability,
+    turned,
+)
 from tests.conftest import REPOSITORY
 
 EXAMPLES = REPOSITORY / "examples"
@@ -23,23 +31,29 @@ def picture() -> Picture:
     return Picture(np.arange(20 * 30 * 3, dtype=np.uint8).reshape(20, 30, 3))
 
 
-def features(view: View, across: float | None = None) -> Features:
+def features(view: View, across: float | None = None, cosine: float = 1.0) -> Features:
+    """Of one position, whose feature has such a cosine with that of others."""
     facing = None if across is None else (across, 0.0)
-    return Features((torch.ones(1, 1, 1, 1),), (1, 1), view, Fingerprint("x"), facing=facing)
+    level = torch.tensor([cosine, (1 - cosine**2) ** 0.5]).view(1, 2, 1, 1)
+    return Features((level,), (1, 1), view, Fingerprint("x"), facing=facing)
 
 
 class Eyes:
     """A network that sees what it is told, and notes what it was shown."""
 
     def __init__(
-        self, strengths: dict[tuple[bool, float], float], facing: dict[bool, float] | None = None
+        self,
+        strengths: dict[tuple[bool, float], float],
+        facing: dict[bool, float] | None = None,
+        mirror_cosine: float = 1.0,
     ) -> None:
-        self.strengths, self.facing = strengths, facing
+        self.strengths, self.facing, self.mirror_cosine = strengths, facing, mirror_cosine
         self.seen: list[tuple[bool, float, float]] = []
 
     def look(self, view: View, branch: str, share: float) -> Features:
         self.seen.append((view.mirrored, view.turn, share))
-        return features(view, None if self.facing is None else self.facing[view.mirrored])
+        across = None if self.facing is None else self.facing[view.mirrored]
+        return features(view, across, self.mirror_cosine if view.mirrored else 1.0)
 
     def vote(self, source: Features, target: Features) -> torch.Tensor:
         strength = self.strengths.get((target.view.mirrored, target.view.turn), 0.1)
@@ -67,6 +81,33 @@ def test_a_target_that_faces_the_other_way_is_mirrored(picture: Picture) -> None
     assert probability > 0.9
 
 
+def test_a_mirror_image_that_looks_less_alike_is_not_taken(picture: Picture) -> None:
+    eyes = Eyes({}, {False: -0.9, True: 0.9}, mirror_cosine=0.5)
+    source, target = features(View.of(picture), 0.9), features(View.of(picture), -0.9)
+    found, probability = find_pose(source, target, "mirror", eyes.look, eyes.vote, NUMBERS)
+    assert not found.view.mirrored
+    assert probability is not None
+    assert probability > 0.9
+
+
+def test_what_lies_beside_the_thing_does_not_count(picture: Picture) -> None:
+    view = View.of(picture)
+    rows = {
+        name: torch.tensor(row).view(1, 2, 1, 2)
+        for name, row in {
+            "source": [[1.0, 0.0], [0.0, 1.0]],
+            "target": [[1.0, 1.0], [0.0, 0.0]],
+            "mirror": [[0.0, 0.0], [1.0, 1.0]],
+        }.items()
+    }
+    for thing, expected in (([[1.0, 0.0]], -1), ([[0.0, 1.0]], 1)):
+        sides = [
+            Features((level,), (1, 2), view, Fingerprint("x"), foreground=torch.tensor([thing]))
+            for level in rows.values()
+        ]
+        assert likeness_gain(*sides) == pytest.approx(expected)
+
+
 def test_a_thing_that_faces_nowhere_stays_as_it_is(picture: Picture) -> None:
     eyes = Eyes({(False, 0): 0.5, (True, 0): 0.52}, {False: 0.02, True: -0.02})
     target = features(View.of(picture), 0.02)
@@ -76,19 +117,22 @@ def test_a_thing_that_faces_nowhere_stays_as_it_is(picture: Picture) -> None:
     assert probability > 0.5
 
 
-def test_any_finds_the_turn_and_looks_closer(picture: Picture) -> None:
-    eyes = Eyes({(False, 0): 0.3, (False, 90): 0.5, (False, 105): 0.6, (True, 255): 0.1})
+def test_any_finds_the_turn(picture: Picture) -> None:
+    eyes = Eyes({(False, 0): 0.3, (False, 90): 0.5, (False, 120): 0.6}, mirror_cosine=0.5)
     target = features(View.of(picture))
     found, probability = find_pose(target, target, "any", eyes.look, eyes.vote, NUMBERS)
-    assert (found.view.mirrored, found.view.turn) == (False, 105)
+    assert (found.view.mirrored, found.view.turn) == (False, 120)
     assert probability is not None
     assert probability > 0.9
     small = [turn for is_mirrored, turn, share in eyes.seen if share < 1 and not is_mirrored]
-    assert sorted(small)[-3:] == [225, 270, 315]
+    assert sorted(small)[-3:] == [270, 300, 330]
+    full = [turn for is_mirrored, turn, share in eyes.seen if share == 1 and not is_mirrored]
+    assert len(full) == FINALISTS
+    assert {90, 120} <= set(full)
 
 
 def test_without_clear_votes_nothing_is_turned(picture: Picture) -> None:
-    eyes = Eyes({(False, turn): 0.5 for turn in range(0, 360, 45)})
+    eyes = Eyes({(False, turn): 0.5 for turn in range(0, 360, 30)})
     target = features(View.of(picture))
     found, probability = find_pose(target, target, "any", eyes.look, eyes.vote, NUMBERS)
     assert found.view.turn == 0
@@ -96,8 +140,8 @@ def test_without_clear_votes_nothing_is_turned(picture: Picture) -> None:
     assert probability > 0.5
 
 
-def test_probabilities_are_finite_for_any_strength() -> None:
-    assert 0 <= mirror_probability(((1.0, 0.0), (1.0, 0.0), (-1.0, 0.0)), (0.0, 1e30), NUMBERS) <= 1
+def test_probabilities_are_finite_for_any_evidence() -> None:
+    assert 0 <= mirror_probability((1.0, 0.0, 1e30), NUMBERS) <= 1
     assert turn_probability(0.0, 0.0, ()) == pytest.approx(0.5)
     assert 0 <= turn_probability(0.0, 1e30, ()) <= 1
 
@@ -105,6 +149,10 @@ def test_probabilities_are_finite_for_any_strength() -> None:
 def test_unknown_poses_are_refused() -> None:
     with pytest.raises(InputError, match="upright, mirror or any"):
         Matcher("nearest-neighbour", poses="sideways")
+    matcher = Matcher("nearest-neighbour")
+    for wrong in ({"poses": "sideways"}, {"poses": ""}, {"place": ""}):
+        with pytest.raises(InputError, match="must be"):
+            matcher.match(EXAMPLES / "donkey.png", EXAMPLES / "zebra.png", **wrong)
 
 
 def test_a_matcher_keeps_features_of_each_pose() -> None:

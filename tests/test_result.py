@@ -63,7 +63,8 @@ def test_probabilities_of_evidence() -> None:
     np.testing.assert_allclose(result.unmatched_at(points), expected, atol=1e-6)
     assert result.clues is not None
     unlike, scattered, *_ = result.clues.pair
-    assert result.same_kind == pytest.approx(1 / (1 + np.exp(-(3 - 4 * unlike - 0.5 * scattered))))
+    things = float(result.foreground[0].max() * result.foreground[1].max())
+    assert result.same_kind == pytest.approx(things / (1 + np.exp(-(3 - 4 * unlike - 0.5 * scattered))))
     assert result.clues.pair.opposed == pytest.approx(0.2)
 
 
@@ -535,3 +536,42 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     path.write_text("hello")
     with pytest.raises(InputError, match="not a whole safetensors file"):
         MatchResult.load(path)
+
+
+# ---------------------------------------------------------------- several things
+
+
+def doubled() -> MatchResult:
+    """A result whose target shows the source twice, side by side, less well on the right."""
+    scores = torch.zeros(1, 1, 6, 6, 6, 14)
+    for row in range(6):
+        for column in range(6):
+            scores[0, 0, row, column, row, column] = 1
+            scores[0, 0, row, column, row, column + 8] = 0.9
+    known = {"foreground": (torch.ones(1, 6, 6), torch.ones(1, 6, 14)), "likeness": scores[0]}
+    return MatchResult(scores, unseen((50, 50)), unseen((50, 130)), SHARP, **known)
+
+
+def test_instances_are_results_of_their_own() -> None:
+    result = doubled()
+    left, right = result.instances()
+    assert left.transfer([[20, 30]]).target.tolist() == pytest.approx(np.array([[20.0, 30.0]]))
+    assert right.transfer([[20, 30]]).target.tolist() == pytest.approx(np.array([[100.0, 30.0]]))
+    assert right.flow((5, 5)).shape == (5, 5, 2)
+    groups = result.matches(20, instances=3)
+    assert len(groups) == 2
+    assert groups[0].target[:, 0].max() <= 60
+    assert groups[1].target[:, 0].min() >= 65
+    assert len(result.instances(1)) == 1
+
+
+def test_one_thing_is_the_whole_result() -> None:
+    result = identity()
+    (only,) = result.instances(3)
+    assert only == result
+    np.testing.assert_array_equal(result.matches(9, instances=3)[0].target, result.matches(9).target)
+
+
+def test_no_instances_are_none() -> None:
+    with pytest.raises(InputError, match="instances must be at least 1, got 0"):
+        identity().matches(instances=0)

@@ -21,6 +21,7 @@ from chmnet.nn import HoughMatching
 from chmnet.nn.chmnet import Pyramid
 from chmnet.ops import conv_nd
 from chmnet.ops.transfer import match_probabilities
+from chmnet.pictures import to_picture
 from chmnet.viz import (
     blend,
     contact_sheet,
@@ -52,7 +53,9 @@ def main(folder: Path) -> None:
         "matches.jpg": shown_pairs(matcher),
         "warp.jpg": shown_warp(donkey),
         "looks.jpg": looks(donkey),
+        "poses.jpg": tried_poses(),
         "place.jpg": found_place(),
+        "instances.jpg": several_things(matcher),
         "propagate.jpg": propagated(folder),
         "kernels.png": kernels(),
         "votes.jpg": votes(donkey),
@@ -105,6 +108,19 @@ def looks(result: MatchResult) -> Image.Image:
     return contact_sheet(drawn, captions, columns=2, side=None)
 
 
+def tried_poses() -> Image.Image:
+    """The donkey and a horse that looks the other way, and the donkey and a zebra that is turned."""
+    horse = to_picture(EXAMPLES / "pairs/horse.png")
+    zebra = to_picture(EXAMPLES / "zebra.png").rotate(90, expand=True)
+    drawn, captions = [], []
+    for target, poses in ((horse, "upright"), (horse, "mirror"), (zebra, "mirror"), (zebra, "any")):
+        result = Matcher(poses=poses).match(EXAMPLES / "donkey.png", target)
+        found = result.transfer(PAIRS[0].points)
+        drawn.append(draw_matches(*both(result), found.source, found.target, 300, found.confidence))
+        captions.append(f'poses="{poses}"')
+    return contact_sheet(drawn, captions, columns=2, side=None)
+
+
 def found_place() -> Image.Image:
     """The donkey in a picture that shows the zebra at a third of its size: all of it matched, and where it is."""
     canvas = Image.open(EXAMPLES / "sedan.png").convert("RGB").resize((480, 360))
@@ -116,6 +132,26 @@ def found_place() -> Image.Image:
         found = result.transfer(PAIRS[0].points)
         drawn.append(draw_matches(*both(result), found.source, found.target, 380, found.confidence))
     return contact_sheet(drawn, ['place="whole"', 'place="found"'], columns=1, side=None)
+
+
+def several_things(matcher: Matcher) -> Image.Image:
+    """The donkey in a picture of three animals: one match for each point, and one on each animal."""
+    canvas = Image.new("RGB", (480, 380), "white")
+    for name, place in (("zebra.png", (15, 15)), ("donkey.png", (265, 10)), ("pairs/gnu.png", (130, 200))):
+        animal = Image.open(EXAMPLES / name).convert("RGBA")
+        animal = animal.resize((205, round(205 * animal.height / animal.width)))
+        canvas.paste(animal, place, animal)
+    result = matcher.match(EXAMPLES / "donkey.png", canvas)
+    one = result.transfer(PAIRS[0].points)
+    drawn = [draw_matches(*both(result), one.source, one.target, 400, one.confidence)]
+    found = [each.transfer(PAIRS[0].points) for each in result.instances(3)]
+    source, target, confidence = (np.concatenate(columns) for columns in zip(*found, strict=True))
+    count = len(PAIRS[0].points)
+    labels = [str(number + 1) for number in range(count)] * len(found)
+    groups = [group for group in range(len(found)) for _ in range(count)]
+    drawn.append(draw_matches(*both(result), source, target, 400, confidence, labels=labels, groups=groups))
+    captions = ["result.transfer(points)", "each.transfer(points) for each in result.instances(3)"]
+    return contact_sheet(drawn, captions, columns=1, side=None)
 
 
 def propagated(folder: Path) -> Image.Image:

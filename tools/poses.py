@@ -63,12 +63,13 @@ def main(
     root: Annotated[Path, typer.Option(help="Folder that holds PF-WILLOW.")],
     every: Annotated[int, typer.Option(help="Take every so manieth pair.")] = 3,
     without: Annotated[str, typer.Option(help="Leave out categories with this in their name.")] = "",
+    model: Annotated[str, typer.Option(help="Name or file of a model.")] = "chmnet-lite",
 ) -> None:
     """Print a row for each change of the target."""
     pairs = load_pairs("pf-willow", root)[::every]
     pairs = [pair for pair in pairs if not without or without not in pair.category]
     typer.echo(f"PF-WILLOW, {len(pairs)} pairs, PCK@0.05 / 0.1 of the keypoints' box; milliseconds of a pair")
-    matchers = {poses: Matcher(poses=poses) for poses in POSES}
+    matchers = {poses: Matcher(model, poses=poses) for poses in POSES}
     for name, change in CHANGES.items():
         found = {poses: measure(matcher, pairs, change) for poses, matcher in matchers.items()}
         cells = [f"{poses} {pck} ({spent:.0f} ms)" for poses, (pck, spent) in found.items()]

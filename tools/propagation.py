@@ -20,7 +20,7 @@ import numpy as np
 import typer
 from PIL import ImageOps
 
-from chmnet.annotation import Moved, PartialFile, propagate
+from chmnet.annotation import Moved, PartialFile, TargetBox, propagate
 from chmnet.data.animal_pose import CATEGORIES, load_instances
 from chmnet.data.coco import load_labels
 from chmnet.data.making_pairs import Instance
@@ -132,20 +132,24 @@ def write_examples(examples: Sequence[Instance], file: Path) -> Path:
     return file
 
 
-def label(examples: Sequence[Instance], targets: Sequence[Instance], model: CHMNet, folder: Path) -> list[Moved]:
-    """What ``chmnet propagate`` finds in each target."""
+def label(
+    examples: Sequence[Instance], targets: Sequence[Instance], model: CHMNet, folder: Path, boxed: bool = False
+) -> list[Moved]:
+    """What ``chmnet propagate`` finds in each target; ``boxed``: it is told where the animal is."""
     labels = load_labels(write_examples(examples, folder / "labels.json"), images_root="/")
     file = PartialFile(folder / "partial")
     file.start({}, restart=True)
-    outcome = propagate(labels, [one.path for one in targets], model, file)
+    boxes = {one.path: [TargetBox(one.box)] for one in targets if boxed and one.box is not None}
+    outcome = propagate(labels, [one.path for one in targets], model, file, boxes=boxes)
     file.remove()
     return [found.objects[0] for found in outcome.found]
 
 
-def measure(trial: Trial, model: CHMNet, folder: Path) -> Iterator[Row]:
+def measure(trial: Trial, model: CHMNet, folder: Path, boxed: bool = False) -> Iterator[Row]:
     """The figures of every photograph of a trial that shows enough."""
     first, second = trial.examples
-    runs = [label(examples, trial.targets, model, folder) for examples in ([first], [second], [first, second])]
+    together = [first], [second], [first, second]
+    runs = [label(examples, trial.targets, model, folder, boxed) for examples in together]
     for target, *found in zip(trial.targets, *runs, strict=True):
         assert target.box is not None
         rows = seen(target) & np.all([~np.isnan(one.points).any(axis=1) for one in found], axis=0)
@@ -185,12 +189,13 @@ def main() -> int:
     parser.add_argument("--targets", type=int, default=10, help="photographs of each trial")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--same", action="store_true", help="the second example is the first one, mirrored")
+    parser.add_argument("--boxes", action="store_true", help="give the boxes of the animals to label")
     given = parser.parse_args()
     model = load_model(given.model) if given.model else load_model()
     with TemporaryDirectory() as name:
         folder = Path(name)
         trials = draw_trials(given.root, folder, given.split, given.trials, given.targets, given.seed, given.same)
-        rows = [row for trial in trials for row in measure(trial, model, folder)]
+        rows = [row for trial in trials for row in measure(trial, model, folder, given.boxes)]
     return 0 if report(rows) else 1
 
 

@@ -17,7 +17,7 @@ MAX_CELLS = 20_000
 
 PLAIN_CALIBRATION = 4
 """How many numbers the calibration of a match had at first: position maps alone were its evidence."""
-CALIBRATION_NUMBERS = {"match": (PLAIN_CALIBRATION, 14), "unmatched": (14,), "same_kind": (3,)}
+CALIBRATION_NUMBERS = {"match": (PLAIN_CALIBRATION, 14), "unmatched": (14,), "same_kind": (3,), "place": (1,)}
 """How many numbers each calibration may have, if it has any."""
 
 CONFIDENCE_THRESHOLD = 0.5
@@ -211,6 +211,8 @@ class CalibrationConfig(TomlConfig):
     """That two pictures show the same kind of thing."""
     pose: tuple[float, ...] = ()
     """That another pose of the target is the right one."""
+    place: tuple[float, ...] = ()
+    """One number: by how much pictures agree that show the thing at sizes that can be matched."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -19,7 +19,7 @@ from chmnet.nn.inference import for_inference
 from chmnet.nn.memory import chunk_bytes
 from chmnet.ops.correlation import CHUNK_BYTES
 from chmnet.pictures import Box, Picture, PictureLike, View
-from chmnet.place import PLACES, find_places
+from chmnet.place import ENOUGH, PLACES, find_places
 from chmnet.poses import DEFAULT_POSES, check_poses, find_pose
 from chmnet.result import Matches, MatchResult
 from chmnet.weights import DEFAULT_MODEL, load_model
@@ -260,9 +260,10 @@ class Matcher:
             height, width = self.image_size
             return self._extract(view, branch, cache, owner, (round(share * height), round(share * width)))
 
-        if _check_place(place or self.place) == "found":
-            source, target = find_places(source, target, look, self.votes)
-        poses, probability = poses or self.poses, None
+        if _check_place(self.place if place is None else place) == "found":
+            enough = self.model.config.calibration.place or (ENOUGH,)
+            source, target = find_places(source, target, look, self.votes, enough[0])
+        poses, probability = self.poses if poses is None else poses, None
         if poses != "upright":
             numbers = self.model.config.calibration.pose
             target, probability = find_pose(source, target, poses, look, self.votes, numbers)

@@ -15,7 +15,8 @@ from chmnet.pictures import Box, View
 PLACES = ("whole", "found")
 """What is matched: all of both pictures, or the boxes of the thing that is found in them."""
 ENOUGH = 0.5
-"""Pictures that agree by at least this much show the thing at sizes that can be matched: nothing is searched."""
+"""Pictures that agree by at least this much show the thing at sizes that can be matched: nothing is searched. And
+a place that is found must agree so much. For models without a ``calibration.place`` of their own."""
 SEARCH_SHARE = 2.5
 """Side of a picture that a small thing is searched in, as a share of the side that pictures are matched at."""
 TEMPLATE_SHARES = (0.5, 0.75)
@@ -26,15 +27,15 @@ WINDOW_MARGIN = 0.05
 """What is seen around such a place, as a share of it."""
 CANDIDATES = 2
 """Places that are compared, for each of these sizes, and each of the two pictures."""
-SURE = 0.6
-"""A place that agrees by so much is the right one: the thing is not searched in the other picture too."""
-LEAST, BETTER = 0.5, 1.4
-"""How much a place must agree, at least; and as a multiple of how much the whole pictures do."""
+SURE = 1.5
+"""A place that agrees by so many times enough is the right one: the other picture is not searched too."""
+BETTER = 1.4
+"""How much more than the whole pictures a place must agree."""
 LARGER = 1.1
 """A window must agree by so much more than a larger one."""
-TAIL = 0.03
+TAIL = 0.015
 """Share of the votes that may lie beside a box, on each of its sides."""
-MARGIN = 0.2
+MARGIN = 0.3
 """What is seen around the box that votes came from, as a share of it."""
 MOST = 0.8
 """A box of more than this share of a picture's area is all of it."""
@@ -45,26 +46,30 @@ Vote = Callable[[Features, Features], Tensor]
 """The votes of the first layer, on the grids of the features."""
 
 
-def find_places(source: Features, target: Features, look: Look, vote: Vote) -> tuple[Features, Features]:
+def find_places(
+    source: Features, target: Features, look: Look, vote: Vote, enough: float = ENOUGH
+) -> tuple[Features, Features]:
     """What is to be matched of two pictures: the thing that both show, or all of them.
 
-    Both are cut to the box that agreeing votes come from. Where the pictures hardly agree as they are, the thing
-    of each is searched in the other, much smaller. A view of a part of a picture stays: somebody chose it.
+    Where the pictures hardly agree as they are, the thing of each is searched in the other, much smaller. Then
+    both are cut to the box that agreeing votes come from. A view of a part of a picture stays: somebody chose it.
 
     Args:
         source: features of the source.
         target: features of the target.
         look: extracts features of another view.
         vote: coarse votes between two pictures.
+        enough: see :data:`ENOUGH`; of the model.
     """
     free = _is_free(source), _is_free(target)
     if not any(free):
         return source, target
     votes = vote(source, target)
-    if agreement(votes, source.foreground, target.foreground) < ENOUGH:
-        found = _search(source, target, look, vote)
+    if agreement(votes, source.foreground, target.foreground) < enough:
+        found = _search(source, target, look, vote, enough)
         if found is not None:
-            return found
+            source, target = found
+            votes = vote(source, target)
     masses = vote_masses(votes, source.foreground, target.foreground)
     first = _cut(source, masses[0], look) if free[0] else source
     return first, _cut(target, masses[1], look) if free[1] else target
@@ -82,7 +87,9 @@ def _cut(side: Features, mass: Float[Tensor, "h w"], look: Look) -> Features:
     return side if height * width > MOST * all_height * all_width else look(view, side.branch, 1.0)
 
 
-def _search(source: Features, target: Features, look: Look, vote: Vote) -> tuple[Features, Features] | None:
+def _search(
+    source: Features, target: Features, look: Look, vote: Vote, enough: float
+) -> tuple[Features, Features] | None:
     """The pictures, one of them in a part only, if that agrees much better with the other than all of it."""
     if not (source.view.picture.at_hand and target.view.picture.at_hand):
         return None
@@ -91,11 +98,11 @@ def _search(source: Features, target: Features, look: Look, vote: Vote) -> tuple
         return vote(second, first).permute(0, 1, 4, 5, 2, 3)
 
     first, second = (look(side.view, side.branch, CHECK_SHARE) for side in (source, target))
-    least = max(LEAST, BETTER * agreement(vote(first, second), first.foreground, second.foreground))
+    least = max(enough, BETTER * agreement(vote(first, second), first.foreground, second.foreground))
     in_target, in_source = (0.0, target.view), (0.0, source.view)
     if _is_free(target):
         in_target = _best_window(first, target, look, vote)
-    if _is_free(source) and in_target[0] < max(SURE, least):
+    if _is_free(source) and in_target[0] < max(SURE * enough, least):
         in_source = _best_window(second, source, look, swapped)
     if max(in_target[0], in_source[0]) < least:
         return None

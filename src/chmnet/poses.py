@@ -1,15 +1,17 @@
-"""Which way the target faces: candidate views of it, and the choice among them by votes and by facing."""
+"""Which way the target faces: candidate views of it, and the choice among them by likeness, facing and votes."""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from chmnet.errors import InputError
 from chmnet.features import Features
+from chmnet.ops.correlation import cosine_correlation, resize_features
 from chmnet.pictures import View
 from chmnet.turning import turned_size
 
@@ -17,19 +19,19 @@ POSES = ("upright", "mirror", "any")
 """What may be tried: the target as it is; mirrored too; mirrored and turned too."""
 DEFAULT_POSES: Final = "mirror"
 """What is tried unless somebody says otherwise."""
-TURNS = (0.0, 45.0, 90.0, 135.0, 180.0, 225.0, 270.0, 315.0)
-"""Turns that are tried first, in degrees."""
-FINER = (-15, 15)
-"""Turns around the best of them that are tried then."""
-CLEARLY = 1.1
+TURNS = tuple(30.0 * number for number in range(12))
+"""Turns that are tried, in degrees. Finer ones do not pay: a neighbour of the right turn often votes as well."""
+CLEARLY = 1.02
 """A turned target must have so much stronger votes than the target as it is."""
 LEAST_MIDDLE = 0.6
 """Share of the sides of a picture that is seen of it, turned, at least."""
-SEARCH_SHARE = 2 / 3
-"""Side of the pictures that turns are tried on, as a share of the side that pictures are matched at."""
+SEARCH_SHARE = 0.5
+"""Side of the pictures that all turns are tried on, as a share of the side that pictures are matched at."""
+FINALISTS = 2
+"""Turns that are compared at full size."""
 
-_PLAIN = (-2.5, 0.0, 0.0, 20.0, 60.0)
-"""For models that nothing was fitted to: a mirrored target must have clearly stronger votes."""
+_PLAIN = (-4.9, 0.0, 0.0, 7.0, 60.0)
+"""For models that nothing was fitted to: a mirrored target must look clearly more like the source."""
 _HALF_CLEAR = 0.3
 """A thing that faces so far to one side counts half."""
 
@@ -72,33 +74,32 @@ def find_pose(
         return target, None
     chance = 1.0
     if poses == "any":
-        turn, chance = _find_turn(source, view, branch, look, vote, numbers)
-        target = look(turned(view, turn), branch, 1.0) if turn else target
+        target, chance = _find_turn(source, target, look, vote, numbers)
     other = look(mirrored(target.view), branch, 1.0)
-    facings = None
-    if source.facing is not None and target.facing is not None and other.facing is not None:
-        facings = source.facing, target.facing, other.facing
-    strengths = vote_strength(vote(source, target)), vote_strength(vote(source, other))
-    probability = mirror_probability(facings, strengths, numbers)
+    probability = mirror_probability(mirror_evidence(source, target, other), numbers)
     return (other, chance * probability) if probability > 0.5 else (target, chance * (1 - probability))
 
 
 def _find_turn(
-    source: Features, view: View, branch: str, look: Look, vote: Vote, numbers: Sequence[float]
-) -> tuple[float, float]:
-    """The turn of the target that goes best with the source, found on small pictures, and its probability."""
+    source: Features, target: Features, look: Look, vote: Vote, numbers: Sequence[float]
+) -> tuple[Features, float]:
+    """The target turned as it goes best with the source, and the probability that it does.
+
+    All turns are tried on small pictures; those with the strongest votes are compared at full size.
+    """
+    view, branch = target.view, target.branch
     small = look(source.view, source.branch, SEARCH_SHARE) if source.view.picture.at_hand else source
 
     def strength(turn: float) -> float:
         return vote_strength(vote(small, look(turned(view, turn), branch, SEARCH_SHARE)))
 
-    strengths = {turn: strength(turn) for turn in TURNS}
-    best = max(TURNS, key=lambda turn: strengths[turn])
-    strengths |= {(best + step) % 360: strength(best + step) for step in FINER}
-    as_it_is = CLEARLY * strengths.pop(0.0)
-    best = max(strengths, key=lambda turn: strengths[turn])
+    finalists = sorted(TURNS[1:], key=strength, reverse=True)[:FINALISTS]
+    others = [look(turned(view, turn), branch, 1.0) for turn in finalists]
+    strengths = [vote_strength(vote(source, other)) for other in others]
+    best = max(range(len(others)), key=lambda number: strengths[number])
+    as_it_is = CLEARLY * vote_strength(vote(source, target))
     probability = turn_probability(as_it_is, strengths[best], numbers)
-    return (best, probability) if probability > 0.5 else (0.0, 1 - probability)
+    return (others[best], probability) if probability > 0.5 else (target, 1 - probability)
 
 
 def turned(view: View, degrees: float) -> View:
@@ -152,31 +153,66 @@ def vote_strength(votes: Float[Tensor, "1 c hs ws ht wt"]) -> float:
     return float(mutual.amax(1).mean())
 
 
-Facings = tuple[tuple[float, float], tuple[float, float], tuple[float, float]]
-"""Which way the thing faces in the source, in the target, and in the mirrored target."""
-
-
-def mirror_evidence(facings: Facings | None, strengths: tuple[float, float]) -> tuple[float, float, float]:
+def mirror_evidence(source: Features, target: Features, other: Features) -> tuple[float, float, float]:
     """What speaks for matching the mirrored target.
 
     The fronts lie on opposite sides of the backs, −1 … 1; below 0 where left and right sides are seen in the same
-    order, which a mirror would exchange, down to −1; the logarithm of the ratio of the votes.
+    order, which a mirror would exchange, down to −1 (both 0 where the model cannot tell); :func:`likeness_gain`.
 
     Args:
-        facings: see :mod:`chmnet.nn.facing`; ``None``: the model cannot tell.
-        strengths: :func:`vote_strength` of the target as it is, and mirrored.
+        source: features of the source.
+        target: features of the target as it is.
+        other: features of the mirrored target.
+    """
+    gain = likeness_gain(source, target, other)
+    if source.facing is None or target.facing is None or other.facing is None:
+        return 0.0, 0.0, gain
+    return *facing_evidence(source.facing, target.facing, other.facing), gain
+
+
+def facing_evidence(
+    source: tuple[float, float], target: tuple[float, float], other: tuple[float, float]
+) -> tuple[float, float]:
+    """What facings speak for matching the mirrored target; see :mod:`chmnet.nn.facing`.
 
     Example:
         >>> left, right = (-0.9, 0.0), (0.9, 0.0)
-        >>> [round(number, 2) for number in mirror_evidence((right, left, right), (0.5, 0.5))]
-        [0.56, 0.0, 0.0]
+        >>> [round(number, 2) for number in facing_evidence(right, left, right)]
+        [0.56, 0.0]
     """
-    votes = math.log(max(strengths[1], 1e-9) / max(strengths[0], 1e-9))
-    if facings is None:
-        return 0.0, 0.0, votes
-    source, target, mirror = facings
-    across = (target[0] - mirror[0]) / 2, (target[1] + mirror[1]) / 2  # a mirror exchanges front and back only
-    return -_clear(source[0]) * _clear(across[0]), min(0.0, -source[1] * across[1]) + 0.0, votes
+    across = (target[0] - other[0]) / 2, (target[1] + other[1]) / 2  # a mirror exchanges front and back only
+    return -_clear(source[0]) * _clear(across[0]), min(0.0, -source[1] * across[1]) + 0.0
+
+
+def likeness_gain(source: Features, target: Features, other: Features) -> float:
+    """How much more like another view of the target the thing in the source looks, −1 … 1.
+
+    At each position of the source's finest level: the cosine with what is most like it in the other view, less
+    that in the target. The answer is the mean of these differences over their root mean square: 1 where all
+    positions gain alike. Positions count by the probability that they show a thing.
+
+    Example:
+        >>> import numpy as np, torch
+        >>> from chmnet.features import Fingerprint
+        >>> view = View.of(np.zeros((8, 8), dtype=np.uint8))
+        >>> same, else_ = torch.eye(2).view(1, 2, 1, 2), -torch.eye(2).view(1, 2, 1, 2)
+        >>> one, two = (Features((level,), (1, 2), view, Fingerprint("")) for level in (same, else_))
+        >>> likeness_gain(one, two, one), likeness_gain(one, one, two), likeness_gain(one, one, one)
+        (1.0, -1.0, 0.0)
+    """
+    size = source.levels[-1].shape[-2:]
+    gains = _most_alike(source, other) - _most_alike(source, target)
+    weights = torch.ones_like(gains)
+    if source.foreground is not None:
+        weights = resize_features(source.foreground[None].float(), (size[0], size[1])).flatten()
+    spread = (weights * gains.square()).sum() * weights.sum()
+    return float((weights * gains).sum() / spread.sqrt().clamp(min=1e-9))
+
+
+def _most_alike(source: Features, target: Features) -> Float[Tensor, " cells"]:
+    """The largest cosine of each position of the source's finest level with any of the target's."""
+    cosines = cosine_correlation(source.levels[-1].float(), target.levels[-1].float())
+    return cosines.flatten(4).amax(-1).flatten()
 
 
 def _clear(across: float) -> float:
@@ -184,24 +220,21 @@ def _clear(across: float) -> float:
     return across / (abs(across) + _HALF_CLEAR)
 
 
-def mirror_probability(facings: Facings | None, strengths: tuple[float, float], numbers: Sequence[float]) -> float:
+def mirror_probability(evidence: tuple[float, float, float], numbers: Sequence[float]) -> float:
     """The probability that the mirrored target is the better one to match.
 
     Args:
-        facings: see :func:`mirror_evidence`.
-        strengths: likewise.
+        evidence: see :func:`mirror_evidence`.
         numbers: ``calibration.pose`` of the model; empty: nothing was fitted.
 
     Example:
-        >>> numbers, left, right = (-2.0, 8.0, 2.0, 10.0, 60.0), (-0.9, 0.0), (0.9, 0.0)
-        >>> cases = (right, left, right), (right, right, left), None
-        >>> [round(mirror_probability(each, (0.5, 0.5), numbers), 2) for each in cases]
+        >>> numbers = (-2.0, 8.0, 2.0, 10.0, 60.0)
+        >>> cases = (0.56, 0.0, 0.0), (-0.56, 0.0, 0.0), (0.0, 0.0, 0.0)
+        >>> [round(mirror_probability(each, numbers), 2) for each in cases]
         [0.92, 0.0, 0.12]
     """
     first, *slopes = (numbers or _PLAIN)[:4]
-    evidence = mirror_evidence(facings, strengths)
-    logit = first + sum(slope * each for slope, each in zip(slopes, evidence, strict=True))
-    return _sigmoid(logit)
+    return _sigmoid(first + sum(slope * each for slope, each in zip(slopes, evidence, strict=True)))
 
 
 def turn_probability(as_it_is: float, other: float, numbers: Sequence[float]) -> float:

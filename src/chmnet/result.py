@@ -1,9 +1,9 @@
 """What matching two pictures found: points moved, flow, warps, confidence, in pixels of the whole pictures."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 import numpy as np
 import torch
@@ -12,27 +12,18 @@ from numpy.typing import ArrayLike
 from PIL import Image
 from torch import Tensor
 
-from chmnet.config import CONFIDENCE_THRESHOLD, CalibrationConfig, TransferConfig
+from chmnet.config import CalibrationConfig, TransferConfig
 from chmnet.errors import InputError
 from chmnet.features import describe_view
 from chmnet.geometry import Size, check_points, grid_points, normalised_to_pixels, pixels_to_normalised, spread_out
-from chmnet.nn.foreground import best_matches
+from chmnet.nn.foreground import best_matches, from_which_on
 from chmnet.ops.correlation import exchange
-from chmnet.ops.evidence import Clues, calibrated, confidence_map, gather_clues, match_evidence
-from chmnet.ops.transfer import (
-    Located,
-    PositionMap,
-    locate,
-    match_probabilities,
-    match_scores,
-    nearest_cell,
-    sample_grid,
-    sampler_weights,
-    soft_argmax,
-)
+from chmnet.ops.evidence import Clues, calibrated, confidence_map, gather_clues, match_evidence, same_kind
+from chmnet.ops.instances import find_instances, restricted
+from chmnet.ops.transfer import Located, PositionMap, heat_at, locate, match_scores, sample_grid, soft_argmax
 from chmnet.pictures import PictureLike, View, to_picture
 from chmnet.result_file import load_result, save_result
-from chmnet.warping import check_size, dense_strips, draw_warped, smooth_positions, spline_positions, whole_heat
+from chmnet.warping import check_size, dense_strips, draw_warped, smooth_positions, spline_through, whole_heat
 
 if TYPE_CHECKING:
     _lazy = cached_property
@@ -161,7 +152,7 @@ class MatchResult:
         """The probability that both pictures show the same kind of thing; ``None``: it was not fitted."""
         if self.clues is None or not self.calibration.same_kind:
             return None
-        return float(calibrated(torch.tensor(self.clues.pair[:2]).double(), self.calibration.same_kind))
+        return same_kind(self.clues, self.calibration.same_kind)
 
     @property
     def confidence(self) -> Float32[np.ndarray, "hs ws"]:
@@ -217,7 +208,28 @@ class MatchResult:
     def _normalised(view: View, points: ArrayLike, like: Tensor) -> Float[Tensor, "1 n 2"]:
         return torch.from_numpy(view.from_picture(check_points(points), inside=True)).to(like)[None]
 
-    def matches(self, top: int = 300, spread: bool = False, background: bool = False) -> Matches:
+    def instances(self, most: int = 3) -> list["MatchResult"]:
+        """The same result for each of at most so many things of the target, the one that matches best first.
+
+        Each is a thing of the source, a connected part of its foreground, and the one thing of the target that it
+        matches; no two are on the same thing of the target. At least one; the only one is the whole result.
+        :mod:`chmnet.ops.instances` says how they are found.
+        """
+        sizes, threshold = (self.source.size, self.target.size), from_which_on(self.foreground[0])
+        found = find_instances(self.scores, self.foreground, sizes, most, threshold)
+        parts = (restricted(self.scores, self.likeness, self.foreground, each) for each in found)
+        return [replace(self, **part._asdict(), keypoints=None) for part in parts]
+
+    @overload
+    def matches(self, top: int = 300, spread: bool = False, background: bool = False) -> Matches: ...
+    @overload
+    def matches(
+        self, top: int = ..., spread: bool = ..., background: bool = ..., *, instances: int
+    ) -> list[Matches]: ...
+
+    def matches(
+        self, top: int = 300, spread: bool = False, background: bool = False, instances: int | None = None
+    ) -> Matches | list[Matches]:
         """The best matches of the grid, the best first: confident ones whose both ends lie on a thing.
 
         Models that cannot tell a thing from its background give the most confident matches. Where few matches lie
@@ -227,12 +239,15 @@ class MatchResult:
             top: most matches.
             spread: good matches that lie far apart, such as a drawing shows, instead of the very best.
             background: matches of the background too, as confident as they are.
+            instances: the best of each of at most so many things of the target, as a list; see :meth:`instances`.
 
         Raises:
-            InputError: ``top`` is not positive.
+            InputError: ``top`` or ``instances`` is not positive.
         """
         if top < 1:
             raise InputError(f"the number of matches must be at least 1, got {top}")
+        if instances is not None:
+            return [each.matches(top, spread, background) for each in self.instances(instances)]
         positions, confidence = (values.cpu().double() for values in self.forward)
         grid = grid_points((positions.shape[0], positions.shape[1]), like=positions)
         source, inside = (self.source.to_picture(grid.flatten(0, 1), inside=each) for each in (False, True))
@@ -315,24 +330,13 @@ class MatchResult:
             raise InputError("a result that was loaded holds no pictures; give the picture to warp")
         size = check_size(self.target_size if size is None else size)
         if method == "tps":
-            return draw_warped(drawn, self._spline(keypoints), size)
+            chosen, sizes = keypoints or self.matches(600, background=True), (self.source_size, self.target_size)
+            return draw_warped(drawn, spline_through(*chosen, *sizes, exact=keypoints is not None), size)
         positions, confidence = (values.float().cpu()[None] for values in self.backward)
         smooth = smooth_positions(positions, confidence)
         return draw_warped(
             drawn, pixels_to_normalised(self.source.to_picture(smooth), self.source_size), size, self.target
         )
-
-    def _spline(self, keypoints: Matches | None) -> Tensor:
-        exact = keypoints is not None
-        if keypoints is None:
-            keypoints = self.matches(top=600, background=True)
-            sure = keypoints.confidence >= CONFIDENCE_THRESHOLD
-            keypoints = Matches(*(values[sure] for values in keypoints))
-        source = pixels_to_normalised(check_points(keypoints.source), self.source_size)
-        target = pixels_to_normalised(check_points(keypoints.target), self.target_size)
-        if len(source) != len(target):
-            raise InputError(f"keypoints must come in pairs, got {len(source)} of the source and {len(target)}")
-        return spline_positions(source, target, exact)
 
     def heat(self, point: ArrayLike) -> Float32[np.ndarray, "ht wt"]:
         """How likely each position of the target is the match of one point of the source; the sum is 1.
@@ -349,12 +353,9 @@ class MatchResult:
         rows = check_points(point)
         if len(rows) != 1:
             raise InputError(f"a heat map is of one point, got {len(rows)}")
-        grid = (self.scores.shape[2], self.scores.shape[3])
-        weights = sampler_weights(self._normalised(self.source, rows, self._positions), grid, self.config)[0, 0]
-        cells = weights.nonzero()[:, 0]
-        scores = self.scores[:, 0].flatten(1, 2)[:, cells, None]
-        likely = match_probabilities(scores, self.config)[0, :, 0]
-        heat = (weights[cells, None, None].to(likely.dtype) * likely).sum(0).float().cpu()
+        heat = (
+            heat_at(self.scores, self._normalised(self.source, rows, self._positions), self.config).float().cpu()
+        )
         return whole_heat(heat, self.target).numpy()
 
     def winning_scales(self, matches: Matches) -> Float64[np.ndarray, "n 2"]:
@@ -367,13 +368,9 @@ class MatchResult:
             raise InputError("this model matches at one scale; models like the paper's have several")
         if self.scale_pairs is None:
             raise InputError("the winning scales were not kept; match with scales=True")
-        _, *grids = self.scale_pairs.shape
-        sides = (self.source, matches.source, grids[:2]), (self.target, matches.target, grids[2:])
-        rows, columns = (
-            nearest_cell(torch.from_numpy(view.from_picture(check_points(points)))[None], (size[0], size[1]))[0]
-            for view, points, size in sides
-        )
-        pair = self.scale_pairs[0].flatten(2).flatten(0, 1).cpu()[rows, columns].numpy()
+        sides = (self.source, matches.source), (self.target, matches.target)
+        ends = (torch.from_numpy(view.from_picture(check_points(points)))[None] for view, points in sides)
+        pair = match_scores(self.scale_pairs[:, None].cpu(), *ends)[0].numpy()
         scales = np.asarray(self.scales, dtype=np.float64)
         return np.stack([scales[pair // len(scales)], scales[pair % len(scales)]], axis=-1)
 
@@ -381,8 +378,7 @@ class MatchResult:
         """Write the result, without the pictures, to one safetensors file; :meth:`load` reads it.
 
         Raises:
-            InputError: the name does not end in ``.safetensors``, the file exists and may not be replaced, or it
-                cannot be written.
+            InputError: the name does not end in ``.safetensors``, or the file exists or cannot be written.
         """
         save_result({each.name: getattr(self, each.name) for each in fields(self)}, path, overwrite)
 

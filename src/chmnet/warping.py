@@ -16,8 +16,16 @@ from jaxtyping import Bool, Float, Int64
 from PIL import Image
 from torch import Tensor
 
+from chmnet.config import CONFIDENCE_THRESHOLD
 from chmnet.errors import InputError
-from chmnet.geometry import Size, cell_centres, grid_points, normalised_to_pixels
+from chmnet.geometry import (
+    Size,
+    cell_centres,
+    check_points,
+    grid_points,
+    normalised_to_pixels,
+    pixels_to_normalised,
+)
 from chmnet.pictures import MAX_PIXELS, View
 
 SPLINE_SIDE = 48
@@ -322,6 +330,30 @@ def spline_positions(source: np.ndarray, target: np.ndarray, exact: bool) -> Flo
     grid = grid_points((SPLINE_SIDE, SPLINE_SIDE), like=torch.zeros(1, dtype=torch.float64))
     values = spline(grid.flatten(0, 1).numpy())
     return torch.from_numpy(values).float().view(1, SPLINE_SIDE, SPLINE_SIDE, 2)
+
+
+def spline_through(
+    source: np.ndarray,
+    target: np.ndarray,
+    confidence: np.ndarray,
+    source_size: Size,
+    target_size: Size,
+    exact: bool,
+) -> Float[Tensor, "1 h w 2"]:
+    """:func:`spline_positions` of matches in pixels; one that is not exact goes by the confident ones only.
+
+    Raises:
+        InputError: points do not come in pairs, or do not determine a spline.
+    """
+    source, target = check_points(source), check_points(target)
+    if len(source) != len(target):
+        raise InputError(f"keypoints must come in pairs, got {len(source)} of the source and {len(target)}")
+    sure = slice(None) if exact else confidence >= CONFIDENCE_THRESHOLD
+    source, target = (
+        pixels_to_normalised(source[sure], source_size),
+        pixels_to_normalised(target[sure], target_size),
+    )
+    return spline_positions(source, target, exact)
 
 
 def _fit(source: np.ndarray, target: np.ndarray, smoothing: float) -> ThinPlateSpline:

@@ -40,8 +40,20 @@ def test_hidden_keypoints_are_those_of_the_best_example() -> None:
     hidden = np.array([0.1, 0.2, 0.9, 0.3])
     best = guess(CORNERS, 1.0)._replace(unmatched=hidden)
     found = choose("cat", [[guess(CORNERS, 0.5)._replace(unmatched=1 - hidden)], [best]])
-    assert found.unmatched is hidden
+    np.testing.assert_array_equal(found.unmatched, hidden)
     assert choose("cat", [[guess(CORNERS, 1.0)]]).unmatched is None
+
+
+def test_what_the_best_does_not_show_is_hidden_as_far_as_the_one_says_that_shows_it() -> None:
+    best = guess(np.array([*CORNERS[:2], NAN, NAN]), 1.0)
+    other = guess(np.array([*CORNERS[:3], NAN]), 0.5)
+    best = best._replace(unmatched=np.array([0.1, 0.2, 1, 1]), foreground=np.array([0.9, 0.8, 0, 0]))
+    other = other._replace(unmatched=np.array([0.5, 0.5, 0.4, 1]), foreground=np.array([0.5, 0.5, 0.6, 0]))
+    found = choose("cat", [[other], [best]])
+    assert found.sources == (1, 0)
+    np.testing.assert_array_equal(found.unmatched, [0.1, 0.2, 0.4, 1])  # nobody shows the last one
+    np.testing.assert_array_equal(found.foreground, [0.9, 0.8, 0.6, 0])
+    assert choose("cat", [[other._replace(unmatched=None)], [best]]).unmatched is None
 
 
 def test_best_example_is_taken_whole_where_others_contradict_it() -> None:
@@ -86,10 +98,20 @@ def test_what_the_best_does_not_show_comes_from_those_that_agree_only() -> None:
     assert found.confidence[3] == 0
 
 
-def test_examples_without_a_common_keypoint_do_not_contradict() -> None:
-    first, second = guess(np.array([*CORNERS[:2], NAN]), 1.0), guess(np.array([NAN, NAN, CORNERS[2]]), 0.5)
-    assert agreement(first, second) == 1
-    np.testing.assert_array_equal(choose("cat", [[first], [second]]).points, CORNERS[:3])
+@pytest.mark.parametrize(("confidence", "sources"), [(0.75, (0, 1)), (0.6, (0,))])
+def test_examples_without_a_common_keypoint_are_joined_where_both_are_confident(
+    confidence: float, sources: tuple[int, ...]
+) -> None:
+    first = guess(np.array([*CORNERS[:2], NAN]), 1.0)
+    second = guess(np.array([NAN, NAN, CORNERS[2]]), 0.5, confidence)
+    assert agreement(first, second) == agreement(second, first) == confidence
+    found = choose("cat", [[first], [second]])
+    assert found.sources == sources
+    assert np.isnan(found.points[2]).all() == (sources == (0,))
+
+
+def test_example_that_shows_nothing_agrees_with_none() -> None:
+    assert agreement(guess(CORNERS, 1.0), guess(np.full((4, 2), np.nan), 0.5)) == 0
 
 
 places = arrays(np.float64, (4, 2), elements=st.floats(0, 100))
@@ -193,4 +215,16 @@ def test_guess_of_a_mirrored_target_has_its_sides_exchanged() -> None:
         "calibration": numbers,
     }
     left, right, nose = make_guess(replace(result, **known), points, sides).unmatched
-    assert (left, right, nose) == pytest.approx((1 / (1 + np.exp(-1)), 1 / (1 + np.exp(2)), 0), abs=0.05)
+    assert (left, right, nose) == pytest.approx((1 / (1 + np.exp(-1)), 1 / (1 + np.exp(2)), 1), abs=0.05)
+
+
+def test_guess_says_which_places_lie_on_the_background() -> None:
+    view = View.of(np.zeros((40, 60, 3), dtype=np.uint8))
+    thing = torch.tensor([[1.0, 1.0, 0.0, 0.0]]).expand(1, 4, 4)  # on the left of what is seen
+    result = MatchResult(50 * torch.eye(16).view(1, 1, 4, 4, 4, 4), view, view, TransferConfig())
+    points = np.array([[5.0, 12.0], [55.0, 12.0], NAN])
+    assert make_guess(result, points, []).foreground is None
+    upright = make_guess(replace(result, foreground=(None, thing)), points, [1, 0, 2])
+    assert upright.foreground == pytest.approx((1, 0, 0), abs=0.05)
+    mirror = make_guess(replace(result, target=mirrored(view), foreground=(None, thing)), points, [1, 0, 2])
+    assert mirror.foreground == pytest.approx((0, 1, 0), abs=0.05)  # the left point is now the right one

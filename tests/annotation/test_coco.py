@@ -59,6 +59,16 @@ def test_keypoints_that_are_hidden_are_to_be_reviewed(labels: Labels, tmp_path: 
     assert annotation["keypoints"][2::3] == [2, 1, 2, 0]
 
 
+def test_keypoints_on_the_background_are_to_be_reviewed(labels: Labels, tmp_path: Path) -> None:
+    points, sure = np.array([[1.0, 2], [3, 4], [5, 6], [NAN, NAN]]), np.array([0.9, 0.9, 0.9, 0.0])
+    moved = Moved("cat", points, sure, foreground=np.array([0.9, 0.05, 0.1, 0.0]))
+    document = to_coco(labels, [Propagated(tmp_path / "a.png", (48, 64), [moved])], tmp_path / "out.json", ORIGIN)
+    annotation = document["annotations"][0]
+    assert annotation["keypoint_foreground"] == [0.9, 0.05, 0.1, 0.0]
+    assert annotation["keypoints"][2::3] == [2, 1, 2, 0]
+    assert annotation["review_keypoints"] == ["tail"]
+
+
 def test_where_keypoints_come_from(tmp_path: Path) -> None:
     for number in range(3):
         noise_picture(tmp_path / f"{number}.png", number)

@@ -6,14 +6,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 from typer.testing import CliRunner
 
 from chmnet import data
-from chmnet.annotation.label import LabellingConfig, Member, crop, draw_pairs, label_pairs, scores_on_grid
+from chmnet.annotation.label import (
+    LabellingConfig,
+    Member,
+    along_keypoints,
+    crop,
+    draw_pairs,
+    label_pairs,
+    scores_on_grid,
+)
 from chmnet.cli.main import app
 from chmnet.config import BackboneConfig, TransferConfig
 from chmnet.data.pairs import AnnotatedImage, Pair
+from chmnet.data.posing import MIRRORED
 from chmnet.errors import ConfigError, InputError
 from chmnet.features import FeatureCache, Features
 from chmnet.metrics import inside
@@ -80,6 +89,36 @@ def test_the_members_scores_are_filtered_once_when_they_are_added_up(moved: Pair
     np.testing.assert_array_equal(plain.target.keypoints, same.target.keypoints)
 
 
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_keypoints_that_are_kept_get_matches_between_them(moved: Pair, member: Member, mirrored: bool) -> None:
+    corners = np.array([[25.0, 35], [135, 35], [135, 125], [25, 125]])
+    ends = corners + np.array([80, 30])
+    if mirrored:
+        picture = ImageOps.mirror(Image.open(moved.target.path))
+        picture.save(moved.target.path)
+        ends = ends * (-1, 1) + (picture.width, 0)
+        box = (240 - 220.0, 60.0, 240 - 100.0, 160.0)
+        moved = replace(moved, target=replace(moved.target, box=box), flags={MIRRORED: 1})
+    source, target = replace(moved.source, keypoints=corners), replace(moved.target, keypoints=ends)
+    pair = replace(moved, source=source, target=target)
+    (found,) = label_pairs([pair], [member], replace(LABELLING, keep=True, minimum_matches=10))
+    np.testing.assert_array_equal(found.source.keypoints[:4], corners)
+    np.testing.assert_array_equal(found.target.keypoints[:4], ends)
+    assert len(found.source.keypoints) > 10
+    assert inside(found.source.keypoints[4:], (25.0, 35.0, 135.0, 125.0)).all()
+    there = found.source.keypoints + np.array([80, 30])
+    there = there * (-1, 1) + (240, 0) if mirrored else there
+    assert np.median(np.linalg.norm(found.target.keypoints - there, axis=1)) < 6
+    turned = replace(pair, target=replace(target, keypoints=ends[[2, 3, 0, 1]]))  # no match goes their way
+    assert len(label_pairs([turned], [member], replace(LABELLING, keep=True))) == 0
+
+
+def test_nothing_lies_between_keypoints_on_a_line() -> None:
+    line = np.array([[-1.0, -1], [0, 0], [1, 1]])
+    for keypoints in (line, line[:2], line[:0]):
+        assert not along_keypoints(np.zeros((1, 2)), np.zeros((1, 2)), keypoints, keypoints).any()
+
+
 def test_pairs_with_few_confident_matches_are_left_out(moved: Pair, member: Member) -> None:
     assert label_pairs([moved], [member], replace(LABELLING, minimum_matches=900)) == []
 
@@ -141,6 +180,8 @@ def test_the_command_leaves_test_pairs_out(tmp_path: Path) -> None:
     assert "1 of 1 pairs" in result.output  # the others stand in the test list
     (pair,) = data.read_list(output, root)
     assert data.image_names(pair) == {f"{trees.PASCAL_IMAGES[number]}.jpg" for number in (0, 2)}
+    kept = CliRunner().invoke(app, [*arguments, *model, "--keep", "--overwrite"])
+    assert "posed alike" in str(kept.exception)  # those with keypoints all stand in the test list
     assert CliRunner().invoke(app, [*arguments, *model]).exit_code != 0  # the file exists
     drawn = CliRunner().invoke(app, [*arguments, *model, "--draw", "5", "--overwrite"])
     assert "none of 0 pairs" in str(drawn.exception)  # every other pair stands in a list
@@ -178,6 +219,25 @@ def test_the_command_without_any_sure_pair(tmp_path: Path, monkeypatch: pytest.M
     assert isinstance(result.exception, InputError)
     assert "none of 1 pairs" in str(result.exception)
     assert not (tmp_path / "out.json").exists()
+
+
+def test_the_command_keeps_keypoints_of_pairs_of_one_pose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = trees.make_animal_pose(tmp_path)
+    asked: list[tuple[list[Pair], LabellingConfig]] = []
+    monkeypatch.setattr(
+        "chmnet.annotation.label.label_pairs", lambda pairs, members, config, *rest: asked.append((pairs, config))
+    )
+    arguments = ["data", "label", "animal-pose", "--root", str(root), "-o", str(tmp_path / "out.json"), "--keep"]
+    CliRunner().invoke(app, [*arguments, "--model", "nearest-neighbour", "--option", "maximum_pairs=9"])
+    ((pairs, config),) = asked
+    assert config.keep
+    assert 0 < len(pairs) <= 9
+    assert all(len(pair.source.keypoints) for pair in pairs)
+    wrong = CliRunner().invoke(app, [*arguments[:-1], "--option", "nonsense=5"])
+    assert "has no option 'nonsense'" in str(wrong.exception)
+    both = CliRunner().invoke(app, [*arguments, "--draw", "3"])
+    assert isinstance(both.exception, InputError)
+    assert "use --keep or --draw" in str(both.exception)
 
 
 def test_the_command_labels_no_test_pairs(tmp_path: Path) -> None:

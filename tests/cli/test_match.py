@@ -314,3 +314,24 @@ def test_each_picture_is_read_once_and_nothing_is_hashed_or_kept(
     command = ["match", *pair, "--model", small_model, "--points", "10,20 60,40", "-o", tmp_path / "m.png"]
     assert run(*command)[0] == 0
     assert calls == {"open": 2, "to_rgb": 2}
+
+
+def test_several_things(herd: Path, tmp_path: Path, run: Run) -> None:
+    outputs = ["-o", tmp_path / "m.png", "--json", tmp_path / "m.json"]
+    code, printed, complaint = run("match", DONKEY, herd, "--instances", "3", "--points", "85,44 20,42", *outputs)
+    assert (code, complaint) == (0, "")
+    rows = json.loads((tmp_path / "m.json").read_text())["matches"]
+    assert [row["instance"] for row in rows] == [1, 1, 2, 2]
+    assert [row["target"][0] > 240 for row in rows] == [False, False, True, True]
+    assert printed.splitlines()[0].split("\t")[:2] == ["instance", "source_x"]
+    assert [line.split("\t")[0] for line in printed.splitlines()[1:]] == ["1", "1", "2", "2"]
+    assert to_picture(tmp_path / "m.png").width > 480
+
+
+def test_one_thing_is_one_instance(pair: tuple[Path, Path], run: Run, small_model: str) -> None:
+    code, printed, _ = run("match", *pair, "--model", small_model, "--instances", "1", "--json", "-")
+    assert code == 0
+    assert {row["instance"] for row in json.loads(printed)["matches"]} == {1}
+    code, _, complaint = run("match", *pair, "--model", small_model, "--instances", "0")
+    assert code == 2
+    assert "instances" in complaint

@@ -87,6 +87,37 @@ def test_boxes_of_the_labels_are_used_unless_whole(world: Path, model_file: str)
     assert (world / "out.json").read_text() != boxed
 
 
+def _write_boxes(world: Path, *boxes: list[float], name: str = "1.png") -> None:
+    document = {
+        "images": [{"id": 1, "file_name": name}],
+        "annotations": [{"image_id": 1, "bbox": box} for box in boxes],
+    }
+    (world / "boxes.json").write_text(json.dumps(document))
+
+
+def test_boxes_of_targets_are_labelled_one_by_one(
+    world: Path, model_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _write_boxes(world, [2, 2, 20, 20], [30, 10, 30, 30])
+    given = "--target-boxes", "boxes.json"
+    result = run(model_file, *given, "--contact-sheet", "sheet.png")
+    assert result.exit_code == 0, (result.output, result.exception)
+    document = json.loads((world / "out.json").read_text())
+    assert [entry["image_id"] for entry in document["annotations"]] == [1, 1, 2, 3, 4, 5]
+    assert [entry["bbox"] for entry in document["annotations"][:2]] == [[2, 2, 20, 20], [30, 10, 30, 30]]
+    points = np.reshape(document["annotations"][1]["keypoints"], (-1, 3))
+    assert (points[:, 0] >= 25).all()  # within the box and its margin
+    whole = (world / "out.json").rename(world / "whole.json").read_bytes()
+    _interrupt(model_file, monkeypatch, *given)
+    _write_boxes(world, [2, 2, 20, 20])
+    refused = run(model_file, *given)
+    assert "unfinished run with other settings (different target_boxes)" in str(refused.exception)
+    _write_boxes(world, [2, 2, 20, 20], [30, 10, 30, 30])
+    again = run(model_file, *given)
+    assert "resuming: 3 of 5" in again.stderr
+    assert (world / "out.json").read_bytes() == whole
+
+
 def test_bad_pictures_are_listed_and_the_rest_goes_on(world: Path, model_file: str) -> None:
     (world / "photos" / "broken.jpg").write_bytes(b"\xff\xd8\xff nothing")
     result = run(model_file, "missing.png", "photos/1.png", "--include-sources")
@@ -211,7 +242,7 @@ def test_other_thresholds_and_pictures_go_on(
     assert "resuming: 3 of 6 pictures" in result.stderr
 
 
-def _interrupt(model_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def _interrupt(model_file: str, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
     """A run that ends after three pictures."""
 
     def stop_after_three(items: list, unit: str) -> object:
@@ -220,7 +251,7 @@ def _interrupt(model_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
     with monkeypatch.context() as patch:
         patch.setattr("chmnet.cli.io.track", stop_after_three)
-        assert run(model_file).exit_code == 130
+        assert run(model_file, *arguments).exit_code == 130
     assert Path("out.json.partial").read_text().count("\n") == 4
 
 
@@ -284,6 +315,32 @@ MISTAKES: dict[str, tuple[Callable[[Path], object] | None, list[str], str]] = {
         lambda world: (world / "out.json.partial").write_text("precious\n"),
         [],
         "is not a file of results of chmnet propagate",
+    ),
+    "no boxes": (None, ["--target-boxes", "boxes.json"], "there is no file boxes.json"),
+    "boxes are no JSON": (
+        lambda world: (world / "boxes.json").write_text("[1"),
+        ["--target-boxes", "boxes.json"],
+        "boxes.json line 1: this is not JSON",
+    ),
+    "boxes are a list": (
+        lambda world: (world / "boxes.json").write_text("[1]"),
+        ["--target-boxes", "boxes.json"],
+        "boxes.json: the whole must be an object",
+    ),
+    "box outside": (
+        lambda world: _write_boxes(world, [70, 1, 5, 5]),
+        ["--target-boxes", "boxes.json"],
+        "lies outside the picture of 64×48 pixels",
+    ),
+    "box of an unknown picture": (
+        lambda world: _write_boxes(world, [7, 1, 5, 5], name="unknown.png"),
+        ["--target-boxes", "boxes.json"],
+        "'unknown.png' is none of the pictures to label",
+    ),
+    "output is the boxes": (
+        lambda world: _write_boxes(world, [7, 1, 5, 5]),
+        ["--target-boxes", "boxes.json", "-o", "boxes.json", "--overwrite"],
+        "boxes.json is an input already",
     ),
     "model": (None, ["--model", "wonder"], "there is no model 'wonder'"),
     "device": (None, ["--device", "toaster"], "there is no device 'toaster'"),

@@ -102,7 +102,7 @@ def test_wrong_options_exit_with_2(arguments: list[str], pair: tuple[Path, Path]
 def test_spline_without_matches_is_one_sentence(
     pair: tuple[Path, Path], tmp_path: Path, run: Run, small_model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("chmnet.result.CONFIDENCE_THRESHOLD", 1.1)  # as if no match were sure
+    monkeypatch.setattr("chmnet.warping.CONFIDENCE_THRESHOLD", 1.1)  # as if no match were sure
     command = ["warp", *pair, "--model", small_model, "-o", tmp_path / "w.png", "--method", "tps"]
     code, _, complaint = run(*command)
     assert_one_sentence(code, complaint, "at least three matches")

@@ -8,8 +8,8 @@ import pytest
 from PIL import Image, ImageOps
 
 from chmnet.data.pairs import AnnotatedImage, Pair
-from chmnet.evaluation.poses import PoseEvidence, collect_poses, fit_poses
-from chmnet.poses import mirror_probability
+from chmnet.evaluation.poses import MARGIN, PoseEvidence, collect_poses, fit_poses
+from chmnet.poses import TURNS, mirror_probability
 from chmnet.weights import load_model
 from tests.conftest import REPOSITORY
 
@@ -26,15 +26,21 @@ def facing_each_other(gain: float, count: int = 40) -> PoseEvidence:
 
 def test_things_that_face_each_other_are_mirrored() -> None:
     numbers = fit_poses([facing_each_other(0.5)])
-    opposite, same = ((0.9, 0.0), (-0.9, 0.0), (0.9, 0.0)), ((0.9, 0.0), (0.9, 0.0), (-0.9, 0.0))
-    assert mirror_probability(opposite, (0.5, 0.5), numbers) > 0.5
-    assert mirror_probability(same, (0.5, 0.5), numbers) < 0.1
+    assert mirror_probability((0.5625, 0.0, 0.0), numbers) > 0.5
+    assert mirror_probability((-0.5625, 0.0, 0.0), numbers) < 0.1
+    assert mirror_probability((0.0, 0.0, 0.0), numbers) < 0.5  # upright, unless something speaks against it
 
 
 def test_a_set_that_would_lose_raises_the_bar() -> None:
     numbers = fit_poses([facing_each_other(0.5), facing_each_other(-0.4)])
-    opposite = ((0.9, 0.0), (-0.9, 0.0), (0.9, 0.0))
-    assert mirror_probability(opposite, (0.5, 0.5), numbers) < 0.5
+    assert mirror_probability((0.5625, 0.0, 0.0), numbers) < 0.5
+
+
+def test_pairs_just_below_the_limit_must_not_lose_either() -> None:
+    evidence = np.array([[0.9, 0.0, 0.0], [0.5, 0.0, 0.0]] * 10)
+    found = PoseEvidence(evidence, np.array([0.5, -0.6] * 10), STRENGTHS)
+    first, across, *_ = fit_poses([found])
+    assert -first / across >= 0.5 + MARGIN - 1e-6
 
 
 def test_turns_that_votes_tell_apart_are_clear() -> None:
@@ -59,6 +65,6 @@ def test_evidence_of_a_picture_and_its_mirror_image(pairs: list[Pair]) -> None:
     found = collect_poses(pairs, load_model("hough-prior", changes=SMALL))
     assert found.gain[0] < -0.3
     assert found.gain[1] > 0.3
-    assert found.evidence[0, 2] < 0 < found.evidence[1, 2]  # the votes know
-    assert found.strengths.shape == (2, 8)
+    assert found.evidence[0, 2] < 0 < found.evidence[1, 2]  # the features know
+    assert found.strengths.shape == (2, len(TURNS))
     assert found.strengths[0].argmax() == 0

@@ -18,6 +18,7 @@ from chmnet.ops.evidence import (
     map_evidence,
     match_evidence,
     pair_evidence,
+    same_kind,
 )
 from chmnet.ops.transfer import Located, locate, soft_argmax
 
@@ -195,3 +196,16 @@ def test_clues_exchanged_are_those_of_the_exchanged_pictures() -> None:
 def test_calibrated() -> None:
     found = calibrated(torch.tensor([[1.0, 2.0]], dtype=torch.float64), (0.5, 0.25, 0.125))
     torch.testing.assert_close(found, torch.tensor([0.5], dtype=torch.float64))
+
+
+def test_pictures_without_a_thing_do_not_show_the_same_kind() -> None:
+    numbers, everywhere, nowhere = (3.0, 1.0, 1.0), torch.ones(1, 3, 3), torch.zeros(1, 3, 3)
+    sides = {
+        "things": (everywhere, everywhere),
+        "source blank": (nowhere, everywhere),
+        "target blank": (everywhere, nowhere),
+    }
+    found = {name: same_kind(Clues(identity(3), side, NOTHING), numbers) for name, side in sides.items()}
+    unknown = same_kind(Clues(identity(3), (None, None), NOTHING), numbers)
+    assert found["things"] == unknown == pytest.approx(1 / (1 + math.exp(-3)))
+    assert found["source blank"] == found["target blank"] == 0

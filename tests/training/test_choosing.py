@@ -5,10 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from chmnet.data.held_out import EVERY
 from chmnet.data.pairs import AnnotatedImage, Pair
 from chmnet.data.posing import MIRRORED
 from chmnet.errors import ConfigError, InputError
-from chmnet.training.choosing import balanced_order, below_root, choose_pairs, read_held_out
+from chmnet.training.choosing import balanced_order, below_root, choose_pairs
 from chmnet.training.config import AugmentationConfig, SourceConfig
 from chmnet.training.datasets import epoch_plan, open_sources
 from chmnet.training.sources import AnnotatedSource, ColouredView
@@ -32,10 +33,8 @@ def test_pictures_to_avoid_stay_out(tmp_path: Path) -> None:
         choose_pairs([make_pair("a-b")], SourceConfig(avoid=("elsewhere",)), tmp_path)
 
 
-def test_held_out_keypoints_stay_out(tmp_path: Path) -> None:
-    file = tmp_path / "held-out.toml"
-    file.write_text('cat = ["tail"]\nevery-category = ["ear"]\n')
-    hidden = read_held_out("held-out.toml", tmp_path)
+def test_held_out_keypoints_stay_out() -> None:
+    hidden = {"cat": frozenset(["tail"]), EVERY: frozenset(["ear"])}
     pairs = [make_pair("a-b"), make_pair("a-b", "dog")]
     cat, dog = choose_pairs(pairs, SourceConfig(minimum_common=2), None, hidden)
     assert cat.keypoint_names == ("nose", "paw")
@@ -44,15 +43,6 @@ def test_held_out_keypoints_stay_out(tmp_path: Path) -> None:
     assert choose_pairs([make_pair("a-b")], SourceConfig(minimum_common=3), None, hidden) == []
     with pytest.raises(InputError, match="its keypoints have no names"):
         choose_pairs([make_pair("a-b", names=())], SourceConfig(), None, hidden)
-
-
-def test_wrong_lists_of_held_out_keypoints(tmp_path: Path) -> None:
-    file = tmp_path / "held-out.toml"
-    with pytest.raises(ConfigError, match=r"cannot read the configuration .*held-out\.toml"):
-        read_held_out(str(file))
-    file.write_text('cat = "tail"\n')
-    with pytest.raises(ConfigError, match="cat must be a list of names"):
-        read_held_out(str(file))
 
 
 def test_paths_below_the_root(tmp_path: Path) -> None:

@@ -336,7 +336,7 @@ def test_validation_without_keypoints(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        (["augmentation.crop=0.5"], "crop and colour must be 0"),
+        (["augmentation.crop=0.5"], "crop, colour and reduce must be 0"),
         (["data=[]"], "data must name at least one source"),
         (["epochs=0"], "epochs must be at least 1"),
         (["model.matching.chanels=2"], "did you mean 'channels'"),

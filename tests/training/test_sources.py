@@ -7,11 +7,19 @@ import pytest
 from PIL import Image
 
 from chmnet import data
+from chmnet.data.making_pairs import divide
 from chmnet.errors import ConfigError, InputError
 from chmnet.pictures import Picture, View
 from chmnet.training.config import AugmentationConfig, SourceConfig, TrainingConfig
-from chmnet.training.datasets import divide, epoch_plan, open_sources, without_test_pairs
-from chmnet.training.sources import AnnotatedSource, ColouredView, jitter_colours, random_crop
+from chmnet.training.datasets import epoch_plan, open_sources, without_test_pairs
+from chmnet.training.sources import (
+    SMALLEST,
+    AnnotatedSource,
+    ColouredView,
+    ReducedView,
+    jitter_colours,
+    random_crop,
+)
 from chmnet.training.synthetic import SyntheticSource, Texture, WarpedView
 from tests.data import trees
 
@@ -40,6 +48,19 @@ def test_other_pairs_of_pf_pascal_stay(tmp_path: Path) -> None:
     lines = path.read_text().splitlines()
     path.write_text("\n".join([lines[0], lines[2]]) + "\n")  # the test list without the pair that is in training
     assert len(open_one(root, dataset="pf-pascal")) == 3  # the pair, its flip and its repeat
+
+
+def test_the_official_list_of_pf_pascal_stays_whole(tmp_path: Path) -> None:
+    root = trees.make_pf_pascal(tmp_path)
+    source = open_one(root, dataset="pf-pascal", official=True)
+    assert len(source) == len(data.load_pairs("pf-pascal", root, "train"))
+    assert source.describe()["official"] is True
+
+
+@pytest.mark.parametrize("fields", [{"dataset": "coco"}, {"dataset": "pf-pascal", "split": "val"}])
+def test_only_the_training_list_of_pf_pascal_is_official(fields: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="official is for the training list of pf-pascal"):
+        SourceConfig(official=True, **fields)
 
 
 @pytest.mark.slow
@@ -198,6 +219,41 @@ def test_crop_moves_points_with_the_picture(tmp_path: Path) -> None:
         assert np.abs(pair.source_points).max() <= 1
         assert pair.source.tensor((16, 16)).shape == (3, 16, 16)
     assert len(areas) > 3
+
+
+def test_reduced_pictures_take_their_points_with_them() -> None:
+    dots, corner = np.zeros((100, 100, 3), np.uint8), np.array([[1.0, -1.0]])
+    dots[:4, -4:] = 255  # at the upper right
+    view, black = (ColouredView(View.of(array)) for array in (dots, np.zeros_like(dots)))
+    for side, place in ((0.5, (0.0, 0.0)), (0.4, (1.0, 0.25)), (1.0, (0.5, 0.5))):
+        reduced = ReducedView(view, black, side, place)
+        row, column = divmod(int(reduced.tensor((200, 200)).sum(0).argmax()), 200)
+        np.testing.assert_allclose(reduced.place(corner)[0], [column / 100 - 1, row / 100 - 1], atol=0.09)
+
+
+def test_pictures_are_reduced_on_others_of_another_category(tmp_path: Path) -> None:
+    root = trees.make_animal_pose(tmp_path)
+    pairs = data.load_pairs("animal-pose", root, "train")
+    assert {pair.category for pair in pairs} == {"cat", "dog"}
+    source = AnnotatedSource(SourceConfig(dataset="animal-pose"), pairs, AugmentationConfig(reduce=1))
+    plain = AnnotatedSource(SourceConfig(dataset="animal-pose"), pairs, AugmentationConfig())
+    categories = {side.path: pair.category for pair in pairs for side in (pair.source, pair.target)}
+    for seed in range(8):
+        made = source.pair(0, np.random.default_rng(seed))
+        assert isinstance(made.source, ReducedView)
+        assert SMALLEST <= made.source.side <= 1
+        behind = made.source.behind.view.picture.path
+        assert behind is not None
+        assert categories[behind] != pairs[0].category
+        whole = plain.pair(0, np.random.default_rng(seed))
+        np.testing.assert_allclose(made.source_points, made.source.place(whole.source_points))
+        assert np.abs(made.source_points).max() <= 1
+
+
+def test_pictures_of_a_single_category_are_reduced_too(tmp_path: Path) -> None:
+    made = annotated(tmp_path, reduce=1).pair(0, GENERATOR)
+    assert isinstance(made.target, ReducedView)
+    assert made.target.tensor((16, 20)).shape == (3, 16, 20)
 
 
 def test_a_picture_is_decoded_to_be_drawn_and_never_for_its_size(

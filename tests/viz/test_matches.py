@@ -183,3 +183,14 @@ def test_a_confidence_that_is_no_number_is_doubtful() -> None:
     picture, one = grey(9, 9), np.array([[4.0, 4.0]])
     unknown = draw_matches(picture, picture, one, one, side=60, confidence=np.array([np.nan]))
     assert unknown == draw_matches(picture, picture, one, one, side=60, confidence=np.array([0.0]))
+
+
+def test_a_group_has_one_colour() -> None:
+    places = np.array([[20.0, 40.0], [60.0, 40.0], [100.0, 40.0]])
+    pictures = grey(120, 80), grey(120, 80)
+    drawing = draw_matches(*pictures, places, places, side=240, groups=[2, 0, 2])
+    above = np.array([0, -0.85 * sizes(240).radius])
+    shades = [at(drawing, place + above) for place in panels(pictures, 240).on(0, places)]
+    assert shades == [rgb(colour(number)) for number in (2, 0, 2)]
+    with pytest.raises(InputError, match="one group, got 1 for 3 points"):
+        draw_matches(*pictures, places, places, groups=[0])

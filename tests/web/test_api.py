@@ -129,7 +129,7 @@ def test_a_known_picture_is_not_computed_again(client: TestClient) -> None:
         ({"poses": "upright"}, {}),
         ({}, {}),
         ({"poses": "any"}, {"poses": "any"}),
-        ({"target_box": "20,30,150,140"}, {"boxes": (None, (20, 30, 150, 140))}),
+        ({"target_box": "5,5,195,145"}, {"boxes": (None, (5, 5, 195, 145))}),
         ({"source_box": "0,0,120.5,161"}, {"boxes": ((0, 0, 120.5, 161), None)}),
         ({"place": "found"}, {"place": "found"}),
     ],
@@ -246,6 +246,21 @@ def test_matches_flow_and_warp(client: TestClient, pair: str, result: MatchResul
     assert abs(warped.width / warped.height - result.target_size[1] / result.target_size[0]) < 0.05
 
 
+def test_several_things(client: TestClient, herd: Path) -> None:
+    address = f"/api/pairs/{load(client, DONKEY.read_bytes())}/{load(client, herd.read_bytes())}/matches"
+    expected = [each.transfer(POINTS) for each in chmnet.match(DONKEY, herd).instances(3)]
+    rows = client.get(address, params={"instances": 3, "points": json.dumps(POINTS)}).json()["matches"]
+    assert [row["instance"] for row in rows] == [1, 1, 1, 2, 2, 2]
+    targets = np.concatenate([each.target for each in expected])
+    np.testing.assert_allclose([row["target"] for row in rows], targets, atol=0.05)
+    best = client.get(address, params={"instances": 3, "top": 20}).json()["matches"]
+    assert {row["instance"] for row in best} == {1, 2}
+    files = {"source": DONKEY.read_bytes(), "target": herd.read_bytes()}
+    form = client.post("/api/match", files=files, data={"instances": "3", "points": json.dumps(POINTS)}).json()
+    assert form["matches"] == rows
+    assert client.get(address, params={"top": 1}).json()["matches"][0]["instance"] is None
+
+
 def test_winning_scales(client: TestClient, pair: str, result: MatchResult) -> None:
     rows = client.get(f"{pair}/matches?model=hough-prior-6d").json()["matches"]
     network = load_model(
@@ -300,7 +315,10 @@ def test_propagation_carries_points_to_many(client: TestClient, result: MatchRes
     found = job["pictures"][0]
     np.testing.assert_allclose(found["points"], expected.target, atol=0.01)
     np.testing.assert_allclose(found["confidences"], expected.confidence, atol=1e-3)
-    assert found["doubtful"] == doubtful_keypoints(Moved("", *expected[1:]), result.target_size, 0.5).tolist()
+    guess = make_guess(result, np.array(POINTS), [])
+    moved = Moved("", *expected[1:], unmatched=guess.unmatched, foreground=guess.foreground)
+    assert found["doubtful"] == doubtful_keypoints(moved, result.target_size, 0.5).tolist()
+    np.testing.assert_allclose(found["foreground"], guess.foreground, atol=0.01)
     assert found["score"] == pytest.approx(expected.confidence.mean(), abs=2e-3)
     assert_refused(client.get(f"/api/propagations/{NOBODY}"), 404)
     client.cookies.clear()
@@ -325,6 +343,21 @@ def test_of_several_labelled_pictures_the_best_is_taken(client: TestClient, resu
     assert found["pose"]["mirrored"] == expected.pose.mirrored
     wish["sources"][1]["points"].pop()  # type: ignore[index, attr-defined]
     assert_refused(client.post("/api/propagations", json=wish), 422, "different numbers of points")
+
+
+def test_propagation_inside_of_boxes(client: TestClient) -> None:
+    source, target = load(client, DONKEY.read_bytes()), load(client, ZEBRA.read_bytes())
+    box = [20.0, 10.0, 150.0, 140.0]
+    wish = {"sources": [{"picture": source, "points": POINTS}], "targets": [target], "boxes": {target: box}}
+    (found,) = wait(client, client.post("/api/propagations", json=wish).json())["pictures"]
+    result = chmnet.Matcher().match(DONKEY, ZEBRA, boxes=(None, tuple(box)))
+    np.testing.assert_allclose(found["points"], result.transfer(POINTS).target, atol=0.5)
+    wish["boxes"] = {source: box}
+    assert_refused(client.post("/api/propagations", json=wish), 422, "no target")
+    wish["boxes"] = {target: [0.0, 0.0, 9999.0, 5.0]}
+    assert_refused(client.post("/api/propagations", json=wish), 422, "a box must be a box within the picture of")
+    wish["boxes"] = {target: [0.0, 0.0, 5.0]}
+    assert_refused(client.post("/api/propagations", json=wish), 422)
 
 
 def test_propagation_exchanges_left_and_right_by_name(client: TestClient) -> None:
@@ -408,6 +441,8 @@ def test_wrong_addresses(client: TestClient, path: str, status: int) -> None:
 
 def test_numbers_out_of_range(client: TestClient, pair: str) -> None:
     assert_refused(client.get(f"{pair}/matches?top=0"), 422, "top")
+    assert_refused(client.get(f"{pair}/matches?instances=21"), 422, "instances")
+    assert_refused(client.get(f"{pair}/matches?points=here"), 422, "rows of two")
     assert_refused(client.get(f"{pair}/warp.png?side=100000"), 422, "side")
 
 
@@ -428,6 +463,8 @@ def test_wrong_method(client: TestClient) -> None:
         ({"points": json.dumps([[1, 2]] * 2001)}, 413, "2001 points"),
         ({"top": "0"}, 422, "top"),
         ({"top": "many"}, 422, "top"),
+        ({"instances": "0"}, 422, "instances"),
+        ({"instances": "21"}, 422, "instances"),
         ({"model": "../../etc/passwd"}, 404, "there is no model"),
         ({"model": "x" * (2**20 + 1)}, 400, "form"),
     ],

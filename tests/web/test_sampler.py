@@ -208,3 +208,19 @@ def test_boxes_between_corners(
     first, second = (json.dumps({"x": x, "y": y}) for x, y in corners)
     found = run_script(f"page.boxBetween({first}, {second}, {{ width: 60, height: 50 }}, {least})", tmp_path)
     assert found == box
+
+
+def test_exported_keypoints_say_the_box_that_was_drawn_and_what_lies_on_the_background(tmp_path: Path) -> None:
+    assert NODE is not None
+    shutil.copy(STATIC / "coco.js", tmp_path / "coco.mjs")
+    point = {"x": 20, "y": 30, "confidence": 0.9, "unmatched": 0.1, "corrected": False, "doubtful": True}
+    picture = {"name": "a.png", "width": 100, "height": 80}
+    points = [{**point, "foreground": 0.05}, {**point, "x": 50, "foreground": 0.8, "doubtful": False}]
+    items = [{"picture": picture, "points": points}, {"picture": picture, "points": points, "box": [5, 6, 70, 60]}]
+    script = f'import {{ cocoOf }} from "./coco.mjs"; console.log(cocoOf({json.dumps(items)}, ["a", "b"], {{}}));'
+    (tmp_path / "run.mjs").write_text(script, encoding="utf-8")
+    run = subprocess.run([NODE, "run.mjs"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
+    plain, boxed = json.loads(run.stdout)["annotations"]
+    assert (plain["bbox"], boxed["bbox"]) == ([20, 30, 30, 1], [5, 6, 65, 54])
+    assert boxed["keypoint_foreground"] == [0.05, 0.8]
+    assert boxed["review_keypoints"] == ["a"]

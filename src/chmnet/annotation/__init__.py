@@ -1,5 +1,6 @@
 """From a few annotated pictures to many: match, choose, write COCO keypoints, show them."""
 
+from chmnet.annotation.boxes import TargetBox, load_target_boxes
 from chmnet.annotation.choice import Guess, choose, make_guess
 from chmnet.annotation.coco import Origin, to_coco
 from chmnet.annotation.propagate import Outcome, describe_run, propagate
@@ -16,10 +17,12 @@ __all__ = [
     "Pose",
     "Propagated",
     "Skipped",
+    "TargetBox",
     "choose",
     "describe_run",
     "draw_sheet",
     "find_pictures",
+    "load_target_boxes",
     "make_guess",
     "propagate",
     "to_coco",

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from jaxtyping import Float
 
 from chmnet.annotation.records import UPRIGHT, Moved, Pose
+from chmnet.nn.foreground import on_thing
 from chmnet.result import MatchResult
 
 OVERALL, DEFORMATION, POSE = 4.0, 1.5, 0.3
@@ -39,7 +41,10 @@ class Guess(NamedTuple):
     """How well the example matches; see :func:`match_quality`."""
     pose: Pose = UPRIGHT
     unmatched: np.ndarray | None = None
-    """The probability that each keypoint has no place in the target; ``None``: not known."""
+    """The probability that each keypoint has no place in the target, 1 where the example does not show it;
+    ``None``: not known."""
+    foreground: np.ndarray | None = None
+    """The probability that each place lies on a thing, 0 where there is no place; ``None``: not known."""
 
 
 def make_guess(
@@ -64,15 +69,32 @@ def make_guess(
     pose = Pose(result.target.mirrored, float(result.target.turn), chance)
     overall = float(result.confidence.mean())
     quality = match_quality(keypoints[seen], matches.target, matches.confidence, overall, pose)
-    hidden = result.unmatched_at(keypoints[seen])
-    unmatched = None if hidden is None else np.zeros(len(keypoints))
-    if unmatched is not None:
-        unmatched[seen] = hidden
+    unmatched = _spread(result.unmatched_at(keypoints[seen]), seen, 1.0)
+    foreground = _spread(_foreground_at(result, matches.target), seen, 0.0)
     if pose.mirrored and counterparts:
-        if unmatched is not None:
-            unmatched = exchange_sides(points, unmatched, counterparts, trusted_less=1.0)[1]
+        unmatched, foreground = (
+            None if values is None else exchange_sides(points, values, counterparts, trusted_less=1.0)[1]
+            for values in (unmatched, foreground)
+        )
         points, confidence = exchange_sides(points, confidence, counterparts)
-    return Guess(points, confidence, quality, pose, unmatched)
+    return Guess(points, confidence, quality, pose, unmatched, foreground)
+
+
+def _foreground_at(result: MatchResult, points: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, " n"] | None:
+    """The probability that points of the target lie on a thing, if the model can tell."""
+    if result.foreground[1] is None:
+        return None
+    places = torch.from_numpy(result.target.from_picture(points))[None]
+    return on_thing(result.foreground[1].cpu(), places)[0][0].double().numpy()
+
+
+def _spread(values: np.ndarray | None, seen: np.ndarray, otherwise: float) -> np.ndarray | None:
+    """Values of the keypoints that are seen, for all keypoints."""
+    if values is None:
+        return None
+    spread = np.full(len(seen), otherwise)
+    spread[seen] = values
+    return spread
 
 
 def exchange_sides(
@@ -166,14 +188,15 @@ def deformation(
 
 
 def agreement(first: Guess, second: Guess) -> float:
-    """How far two guesses put their common keypoints into the same places, 0 … 1; 1 where they have none.
+    """How far two guesses put their common keypoints into the same places, 0 … 1.
 
-    ``Σ √(c c') exp(−d² / 2) / Σ √(c c')``; d is the distance between the two places of a keypoint in units of the
-    thing's longer side times :data:`BANDWIDTH`.
+    Where they have none, nothing contradicts and nothing confirms: then it is the mean confidence of the less
+    confident one. Else it is ``Σ √(c c') exp(−d² / 2) / Σ √(c c')``; d is the distance between the two places of a
+    keypoint in units of the thing's longer side times :data:`BANDWIDTH`.
     """
     common = ~np.isnan(first.points + second.points).any(axis=1)
     if not common.any():
-        return 1.0
+        return min(_mean_confidence(first), _mean_confidence(second))
     weights = np.sqrt(first.confidence * second.confidence)[common].clip(_LEAST)
     near = _nearness(first.points[common] - second.points[common], (_extent(first) + _extent(second)) / 2)
     return float(weights @ near / weights.sum())
@@ -218,7 +241,21 @@ def choose(category: str, examples: Sequence[Sequence[Guess]]) -> Moved:
         shown = ~np.isnan(points[:, row]).any(axis=1)
         if shown.any():
             joined[row], trust[row] = _join(points[shown, row], confidence[shown, row], extent)
-    return Moved(category, joined, trust, (first, *others), best.pose, best.unmatched)
+    unmatched = _of_the_first(points, [one.unmatched for one in used], 1.0)
+    foreground = _of_the_first(points, [one.foreground for one in used], 0.0)
+    return Moved(category, joined, trust, (first, *others), best.pose, unmatched, foreground=foreground)
+
+
+def _of_the_first(
+    points: Float[np.ndarray, "k n 2"], values: Sequence[np.ndarray | None], otherwise: float
+) -> np.ndarray | None:
+    """Of each keypoint what the first guess says that shows it; ``None`` where one of them does not know."""
+    known = [each for each in values if each is not None]
+    if len(known) < len(values):
+        return None
+    shown = ~np.isnan(points).any(axis=2)
+    first = np.take_along_axis(np.stack(known), shown.argmax(axis=0)[None], axis=0)[0]
+    return np.where(shown.any(axis=0), first, otherwise)
 
 
 def _join(
@@ -234,6 +271,11 @@ def _join(
 
 def _nearness(differences: np.ndarray, extent: float) -> np.ndarray:
     return np.asarray(np.exp(-np.square(differences / (BANDWIDTH * extent)).sum(axis=-1) / 2))
+
+
+def _mean_confidence(guess: Guess) -> float:
+    shown = ~np.isnan(guess.points).any(axis=1)
+    return float(guess.confidence[shown].mean()) if shown.any() else 0.0
 
 
 def _extent(guess: Guess) -> float:

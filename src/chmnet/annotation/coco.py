@@ -21,13 +21,17 @@ VISIBLE, NOT_VISIBLE, NOT_LABELLED = 2, 1, 0
 HIDDEN = 0.5
 """Keypoints with a higher probability of having no place in the picture are to be reviewed."""
 
+BACKGROUND = 0.1
+"""Keypoints that lie on a thing with a lower probability are to be reviewed."""
+
 EDGE_PX = 0.01
 """Points less than this outside a picture are there because of rounding."""
 
 DESCRIPTION = (
     "Keypoints found by chmnet propagate. v = 2: keypoint_confidence is at least minimum_confidence; "
     "v = 1: it is less, or the point was moved in to the picture's edge, or it has no place in the picture "
-    "(keypoint_unmatched, a probability), please review; "
+    "(keypoint_unmatched, a probability), or it lies on the background (keypoint_foreground, a probability), "
+    "please review; "
     "v = 0: no source shows it. "
     "source_images: the labelled pictures that the keypoints come from, the best first; "
     "pose: how the picture was seen beside that one. Where it was mirrored, left and right are exchanged by name."
@@ -51,11 +55,13 @@ def to_coco(
     """A COCO keypoints document.
 
     Each annotation has COCO's own fields and, for the review, ``keypoint_confidence`` (one number a keypoint),
-    ``keypoint_unmatched`` (the probability that it is not to be seen; ``null``: not known), ``score`` (the mean
-    confidence), ``needs_review`` and ``review_keypoints`` (names of the doubtful ones).
+    ``keypoint_unmatched`` (the probability that it is not to be seen; ``null``: not known),
+    ``keypoint_foreground`` (that it lies on a thing; likewise), ``score`` (the mean confidence), ``needs_review``
+    and ``review_keypoints`` (names of the doubtful ones).
     ``source_images`` are the labelled pictures that it comes from, the best first, and ``pose`` says how the
     picture was matched with that one: ``mirrored``, ``turn`` (degrees), ``probability`` (``null``: no other was
-    tried). The box is that of the keypoints. File names are relative to the folder of ``output``.
+    tried). The box is the one that a person gave, else that of the keypoints. File names are relative to the
+    folder of ``output``.
 
     Args:
         labels: what was propagated.
@@ -92,7 +98,7 @@ def to_coco(
 
 
 def doubtful_keypoints(moved: Moved, size: Size, minimum_confidence: float) -> np.ndarray:
-    """Which keypoints a person should review: not confident, hidden, or outside the picture of (height, width).
+    """Which keypoints a person should review: not confident, hidden, on the background, or outside the picture.
 
     Example:
         >>> moved = Moved("cat", np.array([[5.0, 5.0], [5.0, 99.0], [1.0, 1.0]]), np.array([0.9, 0.9, 0.2]))
@@ -102,7 +108,8 @@ def doubtful_keypoints(moved: Moved, size: Size, minimum_confidence: float) -> n
     placed = ~np.isnan(moved.points).any(axis=1)
     shift = np.abs(moved.points - clip_points(moved.points, size)).max(axis=1)
     hidden = False if moved.unmatched is None else moved.unmatched > HIDDEN
-    return np.asarray(placed & ((moved.confidence < minimum_confidence) | (shift > EDGE_PX) | hidden))
+    beside = False if moved.foreground is None else moved.foreground < BACKGROUND
+    return np.asarray(placed & ((moved.confidence < minimum_confidence) | (shift > EDGE_PX) | hidden | beside))
 
 
 def _describe(moved: Moved, size: Size, category: Category, minimum_confidence: float) -> Json:
@@ -110,7 +117,7 @@ def _describe(moved: Moved, size: Size, category: Category, minimum_confidence: 
     placed = ~np.isnan(moved.points).any(axis=1)
     visibility = np.where(placed, np.where(doubtful, NOT_VISIBLE, VISIBLE), NOT_LABELLED)
     rows = np.where(placed[:, None], clip_points(moved.points, size), 0.0).round(POINT_DECIMALS)
-    box = _box(rows[placed], size)
+    box = _box(rows[placed] if moved.box is None else clip_points(np.reshape(moved.box, (2, 2)), size), size)
     return {
         "keypoints": [
             value for point, v in zip(rows.tolist(), visibility.tolist(), strict=True) for value in (*point, v)
@@ -123,6 +130,7 @@ def _describe(moved: Moved, size: Size, category: Category, minimum_confidence: 
         "score": mean_confidence(moved),
         "keypoint_confidence": moved.confidence.tolist(),
         "keypoint_unmatched": None if moved.unmatched is None else moved.unmatched.tolist(),
+        "keypoint_foreground": None if moved.foreground is None else moved.foreground.tolist(),
         "needs_review": bool(doubtful.any()),
         "review_keypoints": list(compress(category.keypoint_names, doubtful)),
     }
@@ -143,7 +151,7 @@ def _as_given(labels: Labels) -> list[Propagated]:
         assert instance.size is not None, "the labels were not checked"
         confidence = (~np.isnan(instance.keypoints).any(axis=1)).astype(np.float64)
         picture = given.setdefault(instance.path, Propagated(instance.path, instance.size, []))
-        picture.objects.append(Moved(instance.category, instance.keypoints, confidence))
+        picture.objects.append(Moved(instance.category, instance.keypoints, confidence, box=instance.box))
     return list(given.values())
 
 

@@ -1,6 +1,7 @@
 """The keypoints of annotated pictures, found in many others; each picture's features are computed once."""
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from chmnet import __version__
+from chmnet.annotation.boxes import TargetBox, TargetBoxes, describe_boxes
 from chmnet.annotation.choice import Guess, choose, make_guess
-from chmnet.annotation.records import PartialFile, Propagated
+from chmnet.annotation.records import Moved, PartialFile, Propagated
 from chmnet.annotation.targets import Skipped
 from chmnet.data.coco import Category, Labels
 from chmnet.data.making_pairs import Instance
@@ -18,7 +20,7 @@ from chmnet.errors import InputError
 from chmnet.features import FeatureCache, Features
 from chmnet.matcher import BOX_MARGIN, Matcher
 from chmnet.nn.chmnet import CHMNet
-from chmnet.pictures import View
+from chmnet.pictures import Picture, View
 from chmnet.poses import mirrored
 
 Track = Callable[[list[Path]], Iterable[Path]]
@@ -44,6 +46,7 @@ def propagate(
     poses: str = "mirror",
     place: str = "whole",
     whole: bool = False,
+    boxes: TargetBoxes | None = None,
 ) -> Outcome:
     """Find the keypoints of every labelled category in every target.
 
@@ -63,6 +66,8 @@ def propagate(
             right, a target is matched mirrored and not, and the better one is taken.
         place: whether the thing is found in the targets first; see :class:`chmnet.Matcher`.
         whole: match the whole labelled pictures, even where the labels say where the thing is.
+        boxes: the objects to label in some of the targets, each matched inside its box and a margin; see
+            :func:`chmnet.annotation.boxes.load_target_boxes`.
 
     Raises:
         InputError: a labelled picture cannot be read, or there are no such poses or place.
@@ -80,14 +85,19 @@ def propagate(
         def guess(instance: Instance, category: Category, target: Features) -> list[Guess]:
             return _guess(instance, category.counterparts(), matcher, sources.extract(seen[instance]), target)
 
+        def find(picture: Picture, where: TargetBox | None) -> list[Moved]:
+            category, box = (None, None) if where is None else (where.category, where.box)
+            view = View(picture) if box is None else View.around(picture, box, BOX_MARGIN)
+            target = matcher.extract(view, "target")
+            wanted = [one for one in labels.categories if category in (None, one.name)]
+            found = (choose(one.name, [guess(each, one, target) for each in labels.of(one)]) for one in wanted)
+            return [moved._replace(box=box) for moved in found]
+
         for path in track(remaining):
             try:
-                target = matcher.extract(path, "target")
-                objects = [
-                    choose(one.name, [guess(instance, one, target) for instance in labels.of(one)])
-                    for one in labels.categories
-                ]
-                known[path] = file.add(path, target.view.size, objects)
+                picture = Picture.of(path)
+                objects = [moved for where in (boxes or {}).get(path, [None]) for moved in find(picture, where)]
+                known[path] = file.add(path, picture.size, objects)
             except InputError as error:
                 skipped.append(Skipped(path, str(error)))
             of_target.close()
@@ -138,6 +148,7 @@ def describe_run(
     poses: str = "mirror",
     place: str = "whole",
     whole: bool = False,
+    boxes: TargetBoxes | None = None,
 ) -> dict[str, Any]:
     """All that predictions depend on, beside the targets.
 
@@ -148,6 +159,7 @@ def describe_run(
         poses: in which the targets are looked at.
         place: whether the thing is found in them first.
         whole: whether whole labelled pictures are matched.
+        boxes: the objects to label in some of the targets.
     """
     digest = hashlib.sha256()
     for category in labels.categories:
@@ -164,5 +176,6 @@ def describe_run(
         "poses": poses,
         "place": place,
         "whole": whole,
+        "target_boxes": hashlib.sha256(json.dumps(describe_boxes(boxes or {})).encode()).hexdigest(),
         "chmnet_version": __version__,
     }

@@ -1,6 +1,7 @@
 """What was found in each picture, and the file that keeps it until a run is finished."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,8 +11,9 @@ import numpy as np
 from chmnet.errors import InputError
 from chmnet.files import Journal
 from chmnet.geometry import Size
+from chmnet.pictures import Box
 
-FORMAT = "chmnet-propagation-2"
+FORMAT = "chmnet-propagation-3"
 
 POINT_DECIMALS, CONFIDENCE_DECIMALS = 3, 4
 """Numbers are rounded when they are found, so that they are the same before and after being written."""
@@ -43,7 +45,12 @@ class Moved(NamedTuple):
     pose: Pose = UPRIGHT
     """In which the best of them was matched; where it is mirrored, left and right were exchanged."""
     unmatched: np.ndarray | None = None
-    """The probability that each keypoint has no place in the picture, by the best of them; ``None``: not known."""
+    """The probability that each keypoint has no place in the picture, by the best of them that shows
+    it, 1 where none does; ``None``: not known."""
+    box: Box | None = None
+    """Where a person said that the object is; ``None``: nobody did."""
+    foreground: np.ndarray | None = None
+    """The probability that each keypoint lies on a thing, not on the background; ``None``: not known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,9 +136,9 @@ class PartialFile:
                     "confidence": moved.confidence.round(CONFIDENCE_DECIMALS).tolist(),
                     "sources": list(moved.sources),
                     "pose": [moved.pose.mirrored, moved.pose.turn, _rounded_probability(moved.pose)],
-                    "unmatched": None
-                    if moved.unmatched is None
-                    else moved.unmatched.round(CONFIDENCE_DECIMALS).tolist(),
+                    "unmatched": _rounded_values(moved.unmatched),
+                    "foreground": _rounded_values(moved.foreground),
+                    "box": moved.box,
                 }
                 for moved in objects
             ],
@@ -160,7 +167,9 @@ class PartialFile:
                 np.array(entry["confidence"], dtype=np.float64),
                 tuple(map(int, entry["sources"])),
                 _read_pose(*entry["pose"]),
-                None if entry["unmatched"] is None else np.array(entry["unmatched"], dtype=np.float64),
+                _read_values(entry["unmatched"]),
+                _read_box(entry["box"]),
+                _read_values(entry["foreground"]),
             )
             for entry in record["objects"]
         ]
@@ -170,12 +179,27 @@ class PartialFile:
         return found
 
 
+def _rounded_values(values: np.ndarray | None) -> list[float] | None:
+    return None if values is None else values.round(CONFIDENCE_DECIMALS).tolist()
+
+
+def _read_values(values: list[float] | None) -> np.ndarray | None:
+    return None if values is None else np.array(values, dtype=np.float64)
+
+
 def _rounded_probability(pose: Pose) -> float | None:
     return None if pose.probability is None else round(pose.probability, CONFIDENCE_DECIMALS)
 
 
 def _read_pose(mirrored: bool, turn: float, probability: float | None) -> Pose:
     return Pose(bool(mirrored), float(turn), None if probability is None else float(probability))
+
+
+def _read_box(sides: Sequence[float] | None) -> Box | None:
+    if sides is None:
+        return None
+    left, top, right, bottom = map(float, sides)
+    return left, top, right, bottom
 
 
 def _rounded(point: np.ndarray) -> list[float]:

@@ -36,7 +36,11 @@ def calibrate(
     ] = None,
     data_option: io.DataOptions = None,
     poses: Annotated[
-        bool, typer.Option("--poses", help="Fit the choice of a pose too: when the target is mirrored or turned.")
+        bool,
+        typer.Option(
+            "--poses",
+            help="Fit two choices too: when the target is mirrored or turned, and when a small thing is searched.",
+        ),
     ] = False,
     output: Annotated[
         Path | None,
@@ -77,10 +81,15 @@ def calibrate(
     sets = _load_pairs(dataset, roots, splits, parse_changes(data_option or []))
     count = sum(map(len, sets))
     if poses:
+        from chmnet.evaluation.places import collect_places, fit_place
         from chmnet.evaluation.poses import collect_poses, fit_poses
 
         turned = [collect_poses(pairs, network, lambda items: io.track(items, "poses"), device) for pairs in sets]
-        network.config = network.config.replace(calibration={"pose": fit_poses(turned)})
+        reduced = [
+            collect_places(pairs, network, lambda items: io.track(items, "places"), device) for pairs in sets
+        ]
+        choices = {"pose": fit_poses(turned), "place": fit_place(reduced)}
+        network.config = network.config.replace(calibration=choices)
     found = collect_evidence(sets, network, lambda items: io.track(items, "pairs"), device)
     calibration = fit_calibration(found, weights, network.config.calibration)
     confidence = probabilities(found.evidence, calibration.match)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from chmnet.data.summary import Range, Summary
 
 PROBLEMS_SHOWN = 50
+MATCHES_BETWEEN = 15
+"""Matches between kept keypoints that a pair needs; these tell already that it shows one pose."""
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -111,12 +113,21 @@ def label(
     minimum_confidence: Annotated[
         float, io.option("NUMBER", "Confidence that a match needs to become a keypoint, 0 to 1.")
     ] = 0.8,
-    points: Annotated[int, io.option("NUMBER", "Most keypoints of a pair.")] = 32,
+    points: Annotated[int, io.option("NUMBER", "Most keypoints that a pair gets.")] = 32,
+    keep: Annotated[
+        bool,
+        typer.Option(
+            "--keep",
+            help="Keep the keypoints of pairs that have them, and add matches that agree with them. Only pairs "
+            "whose poses are alike, mirrored or not, are labelled.",
+        ),
+    ] = False,
+    data_option: io.DataOptions = None,
     backbone_weights: io.BackboneWeights = "",
     device: io.Device = "auto",
     overwrite: io.Overwrite = False,
 ) -> None:
-    """Label pairs that have no keypoints.
+    """Label pairs that have no keypoints, or few.
 
     Models match what is inside the boxes of the objects; their most confident matches become keypoints. The list
     is a source of training pairs: `dataset = "list"`. PF-PASCAL's training pairs that are also in its test list
@@ -127,6 +138,7 @@ def label(
       chmnet data label pf-pascal --root data -o labels.json
       chmnet data label pf-pascal --root data -o drawn.json --draw 1600
       chmnet data label pf-pascal --root data -o own.json --model own.safetensors
+      chmnet data label animal-pose --root data -o more.json --keep --points 16
     """
     io.check_outputs([], [output], overwrite)
     if split == "test":
@@ -134,8 +146,11 @@ def label(
     from chmnet.annotation.label import LabellingConfig, label_pairs
     from chmnet.data import write_list
 
-    config = LabellingConfig(minimum_confidence, most_points=points)
-    pairs = _pairs(name, root, split, draw)
+    if keep and draw:
+        raise InputError("drawn pairs have no keypoints to keep: use --keep or --draw")
+    fewest = MATCHES_BETWEEN if keep else LabellingConfig.minimum_matches
+    config = LabellingConfig(minimum_confidence, fewest, points, keep)
+    pairs = _pairs(name, root, split, draw, keep, parse_changes(data_option or []))
     members = [_member(word, backbone_weights) for word in model or ["chmnet-lite", "chmnet-lite@320"]]
     found = label_pairs(pairs, members, config, lambda items: io.track(items, "pairs"), device)
     if not found:
@@ -144,19 +159,27 @@ def label(
     typer.echo(f"wrote {len(found)} of {len(pairs)} pairs with keypoints to {output}")
 
 
-def _pairs(name: str, root: Path, split: str, draw: int) -> "list[Pair]":
+def _pairs(name: str, root: Path, split: str, draw: int, keep: bool, options: dict[str, Any]) -> "list[Pair]":
     from chmnet.annotation.label import draw_pairs
     from chmnet.data import find_dataset, image_names, load_pairs, pf_pascal
+    from chmnet.data.posing import choose_poses
     from chmnet.training.datasets import without_test_pairs
 
-    splits = find_dataset(name, root, split).splits
-    if name == "pf-pascal":
-        pairs = without_test_pairs(pf_pascal.load_unlabelled(root, split), root)
+    dataset = find_dataset(name, root, split)
+    dataset.check_options(options)
+    if name == "pf-pascal" and not keep:
+        pairs = pf_pascal.load_unlabelled(root, split)
     else:
-        pairs = load_pairs(name, root, split)
+        pairs = [pair for pair in load_pairs(name, root, split, **options) if not pair.flags.get("flip")]
+    if name == "pf-pascal":
+        pairs = without_test_pairs(pairs, root)
+    if keep:
+        pairs = choose_poses(pairs, same_pose=1, mirror=1)
+        if not pairs:
+            raise InputError(f"no two things of {name} that share keypoints are posed alike")
     if not draw:
         return pairs
-    others = [other for other in splits if other != split]
+    others = [other for other in dataset.splits if other != split]
     listed = {image_names(pair) for other in others for pair in load_pairs(name, root, other)}
     return draw_pairs(pairs, draw, listed)
 

@@ -22,6 +22,13 @@ def evaluate(
     pair_list: Annotated[
         Path | None, io.option("FILE", "Only the pairs of a list from `chmnet data list`.", "--pairs")
     ] = None,
+    keypoints: Annotated[
+        Path | None,
+        io.option("FILE", "Only the keypoints that a TOML file names, `category = [names]`.", "--only-keypoints"),
+    ] = None,
+    left_out: Annotated[
+        Path | None, io.option("FILE", "All keypoints but those that a TOML file names.", "--without-keypoints")
+    ] = None,
     model: io.ModelName = "",
     backbone: Annotated[str, io.option("NAME", "Another backbone for a model without training.")] = "",
     backbone_weights: Annotated[str, io.option("FILE", "Its weights: a file, `package` or `published`.")] = "",
@@ -65,7 +72,9 @@ def evaluate(
       chmnet evaluate --dataset pf-pascal --root data --threshold bbox --alpha 0.1
       chmnet evaluate --dataset pf-willow --root data --poses mirror
     """
-    io.check_outputs([predictions, pair_list], [json_file, report], overwrite)
+    io.check_outputs([predictions, pair_list, keypoints, left_out], [json_file, report], overwrite)
+    if keypoints and left_out:
+        raise InputError("give one of --only-keypoints and --without-keypoints, not both")
     io.check_ending(report, "a report", ".html", ".md")
     if deduplicate and dataset != "pf-pascal":
         raise InputError(f"only pf-pascal has a training list to compare with, got {dataset}")
@@ -80,6 +89,12 @@ def evaluate(
     options = parse_changes(data_option or [])
     pairs = data.read_list(pair_list, root) if pair_list else data.load_pairs(dataset, root, split, **options)
     pairs = [pair for pair in pairs if not pair.flags.get("flip")]  # copies that only training uses
+    if chosen := keypoints or left_out:
+        names = data.held_out.read_held_out(chosen)
+        pairs = [data.held_out.choose_keypoints(pair, names, held_out=chosen is keypoints) for pair in pairs]
+        pairs = [pair for pair in pairs if pair.keypoint_names]
+        if not pairs:
+            raise InputError(f"{dataset} has no pairs with the keypoints that {chosen} leaves")
     check_pairs(pairs, protocol, clutter)
     changes = parse_changes(change or [])
     search: dict[str, Any] = {} if poses is io.Poses.upright else {"poses": poses.value}
@@ -95,6 +110,8 @@ def evaluate(
         result["dataset_options"] = options
     if pair_list is not None:
         result["pair_list"] = pair_list.name
+    if chosen:
+        result["chosen_keypoints"] = f"{'only' if keypoints else 'without'} those of {chosen.name}"
     if json_file is not None:
         io.write_json(result, json_file, overwrite)
     if report is not None:
@@ -143,6 +160,8 @@ def _print(result: dict[str, Any]) -> None:
     listed = f" of {result['pair_list']}" if "pair_list" in result else ""
     typer.echo(f"{result['dataset']} {result['split']}, {result['pairs']} pairs{listed}{left_out}")
     typer.echo(f"model: {result['model']['name']}")
+    if "chosen_keypoints" in result:
+        typer.echo(f"keypoints: {result['chosen_keypoints']}")
     typer.echo(result["protocol"]["description"])
     if "search" in result:
         asked = {"poses": "upright", "place": "whole", **result["search"]}

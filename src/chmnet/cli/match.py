@@ -3,7 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -11,6 +11,8 @@ from chmnet.cli import io
 from chmnet.errors import InputError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from chmnet.result import Matches, MatchResult
 
 COLUMNS = ("source_x", "source_y", "target_x", "target_y", "confidence")
@@ -41,6 +43,10 @@ def match(
     warp: Annotated[
         Path | None, io.option("FILE", "Write the source warped onto the target (.png, .jpg).")
     ] = None,
+    instances: Annotated[
+        int | None,
+        io.option("NUMBER", "Match each of at most so many things of the target by itself.", min=1, max=20),
+    ] = None,
     poses: io.PoseSearch = io.Poses.mirror,
     place: io.PlaceSearch = io.Place.whole,
     source_box: io.SourceBox = "",
@@ -65,6 +71,7 @@ def match(
       chmnet match donkey.png zebra.png --flow flow.npz --warp warped.png
       chmnet match donkey.png zebra.png --poses any --target-box "10,20,180,150"
       chmnet match donkey.png zebra.png --place found
+      chmnet match donkey.png zebras.png --instances 3 -o matches.png
     """
     if points and points_file is not None:
         raise InputError("give points with --points or with --points-file, not both")
@@ -92,10 +99,10 @@ def match(
         name = model or DEFAULT_MODEL
         matcher = Matcher(name, device, memory_mb, backbone_weights=backbone_weights, poses=poses.value)
         result = matcher.match(*pictures, boxes=boxes, place=place.value)
-        found = result.transfer(given) if given else result.matches(top=12, spread=True)
+        found = _find(result, given, instances)
         document = _document(found, result, source, target, name)
         if output is not None:
-            drawing = draw_matches(*images, found.source, found.target, confidence=found.confidence)
+            drawing = draw_matches(*images, *found.matches[:2], **found.drawn())
             io.save_picture(drawing, files[output], output)
         if json_file is not None and not to_stdout:
             files[json_file].write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
@@ -112,13 +119,49 @@ def match(
         _print_matches(found)
 
 
-def _document(found: "Matches", result: "MatchResult", source: Path, target: Path, model: str) -> dict[str, Any]:
-    unmatched = result.unmatched_at(found.source)
-    hidden = [None] * len(found.source) if unmatched is None else unmatched.tolist()
+class _Found(NamedTuple):
+    """Matches, row by row; of several things one after the other."""
+
+    matches: "Matches"
+    unmatched: "np.ndarray | None"
+    instance: list[int] | None
+    """Number of the thing of each match, from 1 on; ``None``: they were not asked for."""
+
+    def drawn(self) -> dict[str, Any]:
+        """How they are drawn: things in colours of their own, each with numbers from 1 on."""
+        if self.instance is None:
+            return {"confidence": self.matches.confidence}
+        labels = [str(self.instance[:row].count(number) + 1) for row, number in enumerate(self.instance)]
+        groups = [number - 1 for number in self.instance]
+        return {"confidence": self.matches.confidence, "labels": labels, "groups": groups}
+
+
+def _find(result: "MatchResult", given: list[tuple[float, float]], instances: int | None) -> _Found:
+    import numpy as np
+
+    from chmnet.result import Matches
+
+    results = [result] if instances is None else result.instances(instances)
+    groups = [each.transfer(given) if given else each.matches(top=12, spread=True) for each in results]
+    hidden = [each.unmatched_at(group.source) for each, group in zip(results, groups, strict=True)]
+    known = [values for values in hidden if values is not None]
+    numbers = [place for place, group in enumerate(groups, start=1) for _ in group.source]
+    return _Found(
+        Matches(*(np.concatenate(columns) for columns in zip(*groups, strict=True))),
+        np.concatenate(known) if known else None,
+        None if instances is None else numbers,
+    )
+
+
+def _document(found: _Found, result: "MatchResult", source: Path, target: Path, model: str) -> dict[str, Any]:
+    count = len(found.matches.source)
+    hidden = [None] * count if found.unmatched is None else found.unmatched.tolist()
     rows = [
         {"source": a, "target": b, "confidence": _rounded(c), "unmatched": _rounded(d)}
-        for a, b, c, d in zip(*(column.tolist() for column in found), hidden, strict=True)
+        for a, b, c, d in zip(*(column.tolist() for column in found.matches), hidden, strict=True)
     ]
+    if found.instance is not None:
+        rows = [{"instance": number, **row} for number, row in zip(found.instance, rows, strict=True)]
     return {
         "source": source.name,
         "target": target.name,
@@ -141,17 +184,19 @@ def _rounded(probability: float | None) -> float | None:
     return None if probability is None else round(probability, 4)
 
 
-def _print_matches(found: "Matches") -> None:
-    rows = [(*a, *b, c) for a, b, c in zip(*(values.tolist() for values in found), strict=True)]
+def _print_matches(found: _Found) -> None:
+    rows = [(*a, *b, c) for a, b, c in zip(*(values.tolist() for values in found.matches), strict=True)]
+    things = [[]] * len(rows) if found.instance is None else [[str(number)] for number in found.instance]
+    heading = [] if found.instance is None else ["instance"]
     if not sys.stdout.isatty():
-        typer.echo("\t".join(COLUMNS))
-        for *numbers, confidence in rows:
-            typer.echo("\t".join([*(f"{number:.2f}" for number in numbers), f"{confidence:.4f}"]))
+        typer.echo("\t".join([*heading, *COLUMNS]))
+        for thing, (*numbers, confidence) in zip(things, rows, strict=True):
+            typer.echo("\t".join([*thing, *(f"{number:.2f}" for number in numbers), f"{confidence:.4f}"]))
         return
     io.print_table(
-        ["#", "source x, y", "target x, y", "confidence"],
+        ["#", *heading, "source x, y", "target x, y", "confidence"],
         [
-            [str(number), f"{a:.1f}, {b:.1f}", f"{c:.1f}, {d:.1f}", f"{confidence:.2f}"]
-            for number, (a, b, c, d, confidence) in enumerate(rows, start=1)
+            [str(number), *thing, f"{a:.1f}, {b:.1f}", f"{c:.1f}, {d:.1f}", f"{confidence:.2f}"]
+            for number, (thing, (a, b, c, d, confidence)) in enumerate(zip(things, rows, strict=True), start=1)
         ],
     )

@@ -46,6 +46,10 @@ def propagate(
         bool,
         typer.Option("--whole", help="Match the whole annotated pictures, not only the objects' boxes."),
     ] = False,
+    target_boxes: Annotated[
+        Path | None,
+        io.option("BOXES.json", "COCO file with boxes of the objects in IMAGES: each is labelled by itself."),
+    ] = None,
     device: io.Device = "auto",
     overwrite: io.Overwrite = False,
 ) -> None:
@@ -57,6 +61,10 @@ def propagate(
     right are exchanged by name (left_eye and right_eye, L_Eye and R_Eye). Every category is looked for in every
     picture; choose with --category where the pictures show only one.
 
+    If you know where the objects are, say so with --target-boxes: each box is matched by itself, with a margin,
+    and becomes an annotation of its own. Pictures are found by their file names; those without boxes are matched
+    as a whole.
+
     Pictures that cannot be read are listed and skipped. After an interruption, the same command resumes where it
     stopped.
 
@@ -64,12 +72,14 @@ def propagate(
     Examples:
       chmnet propagate labels.json photos/ -o out.json --contact-sheet sheet.png
       chmnet propagate labels.json photos/*.jpg -o out.json --category cat
+      chmnet propagate labels.json photos/ -o out.json --target-boxes boxes.json
     """
-    io.check_outputs([labels], [output, contact_sheet], overwrite)
+    inputs = [labels] if target_boxes is None else [labels, target_boxes]
+    io.check_outputs(inputs, [output, contact_sheet], overwrite)
     io.check_picture_name(contact_sheet)
     if not 0 <= minimum_confidence <= 1:
         raise InputError(f"the minimum confidence must be from 0 to 1, got {minimum_confidence:g}")
-    from chmnet.annotation import Origin, PartialFile, draw_sheet, find_pictures, to_coco
+    from chmnet.annotation import Origin, PartialFile, draw_sheet, find_pictures, load_target_boxes, to_coco
     from chmnet.data.coco import load_labels
 
     known = load_labels(labels, images_root, category or [])
@@ -78,9 +88,10 @@ def propagate(
     if not targets.pictures:
         names = [*map(str, pictures[:3]), *(["…"] if len(pictures) > 3 else [])]
         raise InputError(f"there are no pictures in {', '.join(names)} beside the annotated ones")
-    io.check_outputs([labels, *sources, *targets.pictures], [output, contact_sheet], overwrite=True)
+    io.check_outputs([*inputs, *sources, *targets.pictures], [output, contact_sheet], overwrite=True)
     partial = PartialFile(output.with_name(output.name + ".partial"))
-    search = {"poses": poses.value, "place": place.value, "whole": whole}
+    boxes = None if target_boxes is None else load_target_boxes(target_boxes, targets.pictures, known, sources)
+    search = {"poses": poses.value, "place": place.value, "whole": whole, "boxes": boxes}
     outcome, facts = _find(known, targets.pictures, partial, model, backbone_weights, device, search, overwrite)
     origin = Origin(facts["name"], facts["weights_sha256"], minimum_confidence)
     document = to_coco(known, outcome.found, output, origin, include_sources)

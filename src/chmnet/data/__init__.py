@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from chmnet.data import animal_pose, coco, pf_pascal, pf_willow, spair
+from chmnet.data import animal_pose, coco, held_out, pf_pascal, pf_willow, spair
 from chmnet.data.lists import read_list, write_list
 from chmnet.data.making_pairs import Instance
 from chmnet.data.pairs import AnnotatedImage, Pair, deduplicate, image_names
@@ -25,6 +25,7 @@ __all__ = [
     "Pair",
     "deduplicate",
     "find_dataset",
+    "held_out",
     "image_names",
     "load_pairs",
     "read_list",
@@ -113,7 +114,8 @@ def load_pairs(name: str, root: str | Path, split: str = "test", **options: obje
         root: the folder that holds ``PF-WILLOW``, ``PF-PASCAL`` and so on; for ``coco`` the folder with
             ``annotations.json``.
         split: ``train``, ``val`` or ``test``.
-        options: ``layout`` for spair-71k; ``minimum_common``, ``maximum_pairs``, ``seed`` where pairs are made.
+        options: ``layout`` for spair-71k; ``minimum_common``, ``maximum_pairs``, ``seed``, ``images`` where pairs
+            are made.
 
     Raises:
         InputError: one sentence that lists what exists, or names the file and line of what is wrong.

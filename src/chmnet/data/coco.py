@@ -17,6 +17,7 @@ from chmnet.data.making_pairs import Instance, load_made, outside, without_outsi
 from chmnet.data.pairs import mirrored_rows
 from chmnet.data.reading import Entry, OnProblem, find_below, numbers, read_all, read_box, read_json, shorten, stop
 from chmnet.errors import InputError
+from chmnet.geometry import Size
 from chmnet.pictures import Box, to_picture
 
 SPLITS = ("train", "val", "test")
@@ -110,6 +111,49 @@ def load_labels(file: str | Path, images_root: str | Path | None = None, categor
     found = {instance.category for instance in instances}
     used = [entry for key, entry in tables.categories.items() if key in wanted and entry.values["name"] in found]
     return Labels(file, tuple(map(_read_category, used)), instances)
+
+
+@dataclasses.dataclass(frozen=True)
+class BoxEntry:
+    """A box that a file has for a picture."""
+
+    file_name: str
+    """Of the picture, as the file writes it."""
+    box: Box
+    category: str | None
+    """Name of its category; ``None``: the file does not say."""
+    size: Size | None
+    """(height, width) of the picture, if the file says it."""
+    origin: str
+    """File and entry, for messages."""
+
+
+def load_boxes(file: str | Path) -> list[BoxEntry]:
+    """The boxes (``bbox``) of a COCO file, in its order; it needs neither keypoints nor categories.
+
+    Annotations without a box, and crowds, are skipped.
+
+    Raises:
+        InputError: the file is missing or broken, or has no box; the message names file and entry.
+    """
+    file = Path(file)
+    if file.is_dir():
+        raise InputError(f"{file} is a folder; name a COCO file with boxes")
+    document = read_json(file)
+    images = _by_id(document, "images", "image", stop)
+    categories = _by_id(document, "categories", "category", stop) if "categories" in document else {}
+    boxes = []
+    for index, value in enumerate(document.get("annotations", list), start=1):
+        entry = Entry.of(value, f"{file}: annotations entry {index}")
+        if "bbox" not in entry or entry.values.get("iscrowd") == 1:
+            continue
+        named = bool(categories) and "category_id" in entry
+        category = _refer(entry, "category", categories).get("name", str) if named else None
+        image = _refer(entry, "image", images)
+        boxes.append(BoxEntry(image.get("file_name", str), _read_box(entry), category, _size(image), entry.origin))
+    if not boxes:
+        raise InputError(f"{file} has no annotation with a box ('bbox'); draw one, or leave the file out")
+    return boxes
 
 
 def find_annotations(root: str | Path, split: str) -> Path:
@@ -247,7 +291,6 @@ def _read_annotation(index: int, value: object, tables: _Tables) -> Instance | N
     keypoints = _read_keypoints(entry.get("keypoints", list), len(names), origin)
     if np.isnan(keypoints).all():
         return None
-    sized = "width" in image and "height" in image
     path = find_below(tables.folders, image.get("file_name", str), "image", origin, tables.anywhere)
     return Instance(
         name=f"{path.stem}.{index}",
@@ -256,9 +299,15 @@ def _read_annotation(index: int, value: object, tables: _Tables) -> Instance | N
         keypoints=keypoints,
         keypoint_names=names,
         box=_read_box(entry) if "bbox" in entry else None,
-        size=(image.get("height", int), image.get("width", int)) if sized else None,
+        size=_size(image),
         origin=origin,
     )
+
+
+def _size(image: Entry) -> Size | None:
+    """(height, width) of an image, if the file says it."""
+    sized = "width" in image and "height" in image
+    return (image.get("height", int), image.get("width", int)) if sized else None
 
 
 def _refer(entry: Entry, what: str, known: dict[int, Entry]) -> Entry:

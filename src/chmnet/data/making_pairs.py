@@ -12,6 +12,8 @@ from chmnet.errors import InputError
 from chmnet.geometry import Size
 from chmnet.pictures import Box
 
+PARTS = ("all", "training", "held-out")
+HELD_OUT_SHARE = 0.1
 MAX_INSTANCES = 2000
 """Larger categories are sampled: the table of all pairs must fit in memory."""
 
@@ -71,14 +73,47 @@ def load_made(
     minimum_common: int = 3,
     maximum_pairs: int = 1000,
     seed: int = 0,
+    images: str = "all",
     on_problem: OnProblem = stop,
 ) -> list[Pair]:
     """Pairs made between the images of a split; ``seed`` chooses the pairs, never the split.
 
+    Args:
+        load_instances: reads the annotated images.
+        root: the folder of the data set.
+        split: of the data set.
+        minimum_common: keypoints that both images of a pair must show.
+        maximum_pairs: pairs that are made.
+        seed: of their choice.
+        images: ``all``, or a part of the split's, see :func:`divide`.
+        on_problem: what to do about an entry that is wrong.
+
     Raises:
         InputError: a file is missing or broken; the message names the file and the entry.
     """
-    return make_pairs(load_instances(root, split, on_problem), minimum_common, maximum_pairs, seed)
+    instances = load_instances(root, split, on_problem)
+    chosen = set(divide(sorted({str(instance.path) for instance in instances}), images))
+    instances = [instance for instance in instances if str(instance.path) in chosen]
+    return make_pairs(instances, minimum_common, maximum_pairs, seed)
+
+
+def divide(names: list[str], part: str) -> list[str]:
+    """``all`` names, or the nine tenths (``training``) or the one tenth (``held-out``) of a fixed division.
+
+    Example:
+        >>> divide(["a", "b", "c"], "held-out"), divide(["a", "b", "c"], "training")
+        (['c'], ['a', 'b'])
+    """
+    if part not in PARTS:
+        raise InputError(f"images must be {', '.join(PARTS[:-1])} or {PARTS[-1]}, got {part!r}")
+    if part == "all":
+        return names
+    order = np.random.default_rng(0).permutation(len(names))
+    held_out = {names[index] for index in order[: max(1, round(HELD_OUT_SHARE * len(names)))]}
+    chosen = [name for name in names if (name in held_out) == (part == "held-out")]
+    if not chosen:
+        raise InputError(f"{len(names)} pictures cannot be divided into training and held-out ones")
+    return chosen
 
 
 def make_pairs(

@@ -15,19 +15,21 @@ from chmnet.matcher import Matcher
 from chmnet.metrics import hits
 from chmnet.nn.chmnet import CHMNet
 from chmnet.pictures import View
-from chmnet.poses import SEARCH_SHARE, TURNS, mirror_evidence, mirrored, turned, vote_strength
+from chmnet.poses import TURNS, mirror_evidence, mirrored, turned, vote_strength
 
 ALPHAS = (0.05, 0.1)
 COPIES = 0.3
 """What a pair with its target mirrored counts, against 1 as it is: photographs are rarely mirrored."""
 MOST_LOST = 0.0015
 """Share of correct keypoints that no set of pairs may lose against upright targets."""
+MARGIN = 0.1
+"""None may lose so much either with a limit lower by this: other pairs may lie closer to it."""
 SYMMETRIC = 0.2
 """Things whose sides lie in one order by this much are not mirrored: nobody sees that they were."""
 TURNED_PAIRS = 60
 """Pairs of each set whose targets are turned."""
-_ALONG, _VOTES = (0, 0.3, 0.5, 0.8, 1.2, 1.8, 2.5), (0, 0.3, 0.6, 1, 1.5, 2, 3, 4)
-_LIMITS = np.arange(0, 1.01, 0.02)
+_ALONG, _LIKENESS = (0, 0.3, 0.5, 0.8, 1.2, 1.8, 2.5), (0, 0.15, 0.3, 0.45, 0.6, 0.8, 1, 1.5, 2, 3)
+_LIMITS = np.arange(-0.2, 1.01, 0.02)
 """Slopes of the other evidence that are tried, if that of the fronts is 1, and limits of the sum."""
 _MIRRORED = np.array([-1.0, 1.0, -1.0])
 """Evidence of a pair whose target picture is mirrored: what was the mirror image is the picture."""
@@ -53,25 +55,19 @@ def collect_poses(
 ) -> PoseEvidence:
     """Match annotated pairs in both poses, and some of them turned."""
     evidence, gains, strengths = [], [], []
-    small = tuple(round(SEARCH_SHARE * side) for side in model.config.image_size)
     every = max(1, len(pairs) // TURNED_PAIRS)
-    with FeatureCache[Features]() as cache, FeatureCache[Features]() as small_cache:
+    with FeatureCache[Features]() as cache:
         matcher = Matcher(model, device, cache=cache, poses="upright")
-        searcher = Matcher(model, device, cache=small_cache, image_size=(small[0], small[1]), poses="upright")
         for number, pair in enumerate(track(pairs)):
             view = View.of(pair.target.path)
             source = matcher.extract(pair.source.path, "source")
             sides = [matcher.extract(each, "target") for each in (view, mirrored(view))]
-            votes = [vote_strength(matcher.votes(source, side)) for side in sides]
-            facings = [each.facing for each in (source, *sides)]
-            known = None if None in facings else tuple(facings)
-            evidence.append(mirror_evidence(known, (votes[0], votes[1])))  # type: ignore[arg-type]
+            evidence.append(mirror_evidence(source, *sides))
             shares = [_correct(pair, matcher.match(source, side).locate(pair.source.keypoints)) for side in sides]
             gains.append(shares[1] - shares[0])
             if number % every == 0:
-                first = searcher.extract(pair.source.path, "source")
-                others = [searcher.extract(turned(view, turn), "target") for turn in TURNS]
-                strengths.append([vote_strength(searcher.votes(first, other)) for other in others])
+                others = [matcher.extract(turned(view, turn), "target") for turn in TURNS]
+                strengths.append([vote_strength(matcher.votes(source, other)) for other in others])
     return PoseEvidence(np.array(evidence), np.array(gains), np.array(strengths))
 
 
@@ -91,15 +87,19 @@ def fit_poses(sets: Sequence[PoseEvidence]) -> tuple[float, float, float, float,
     Example:
         >>> opposite = np.tile([[0.9, 0.0, 0.0], [-0.9, 0.0, 0.0]], (20, 1))
         >>> found = PoseEvidence(opposite, opposite[:, 0] * 0.5, np.tile([0.5] + [0.4] * 7, (4, 1)))
-        >>> first, across, along, votes, sharpness = fit_poses([found])
-        >>> across > 2, along, votes, sharpness > 10
+        >>> first, across, along, likeness, sharpness = fit_poses([found])
+        >>> across > 2, along, likeness, sharpness > 10
         (True, 0.0, 0.0, True)
     """
     from scipy.optimize import minimize_scalar  # takes a second to import, and few need it
 
-    choices = product(_ALONG, _VOTES, _LIMITS)
-    along, votes, limit = max(choices, key=lambda each: _worth(sets, np.array([1.0, *each[:2]]), each[2]))
-    slopes = np.array([1.0, along, votes])
+    choices = product(_ALONG, _LIKENESS, _LIMITS)
+
+    def worth(choice: tuple[float, float, float]) -> tuple[float, float]:
+        return round(_worth(sets, np.array([1.0, *choice[:2]]), choice[2]), 9), choice[2]  # else the higher limit
+
+    along, likeness, limit = max(choices, key=worth)
+    slopes = np.array([1.0, along, likeness])
     sums = np.concatenate([each.evidence @ slopes - limit for each in sets])
     gains = np.concatenate([each.gain / max(1e-9, np.abs(each.gain).sum()) for each in sets])
 
@@ -115,15 +115,16 @@ def fit_poses(sets: Sequence[PoseEvidence]) -> tuple[float, float, float, float,
         return float(np.log(np.exp(logits - logits.max(1, keepdims=True)).sum(1)).mean() + logits.max(1).mean())
 
     sharpness = math.exp(minimize_scalar(surprise, bounds=(0, math.log(100)), method="bounded").x)
-    return float(-rate * limit), rate, float(rate * along), float(rate * votes), sharpness
+    return float(-rate * limit), rate, float(rate * along), float(rate * likeness), sharpness
 
 
 def _worth(sets: Sequence[PoseEvidence], slopes: Float64[np.ndarray, "3"], limit: float) -> float:
     """What choosing the mirrored target above a limit gains; −∞ where a set of pairs as they are loses."""
     worth = 0.0
     for each in sets:
-        gain = float(((each.evidence @ slopes > limit) * each.gain).mean())
-        if gain < -MOST_LOST:
+        sums = each.evidence @ slopes
+        gain = float(((sums > limit) * each.gain).mean())
+        if min(gain, float(((sums > limit - MARGIN) * each.gain).mean())) < -MOST_LOST:
             return -math.inf
         told = np.abs(each.evidence[:, 1]) < SYMMETRIC
         copies = ((_MIRRORED * each.evidence) @ slopes > limit) & told

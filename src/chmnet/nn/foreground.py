@@ -62,13 +62,23 @@ def on_thing(
     if foreground is None:
         return torch.ones_like(positions[..., 0]), 0.0
     values = sample_positions(foreground[..., None].to(positions), positions[None])[0, ..., 0]
-    return values, min(THING_THRESHOLD, THING_SHARE * float(foreground.max()))
+    return values, from_which_on(foreground)
+
+
+def from_which_on(foreground: Float[Tensor, "1 h w"] | None) -> float:
+    """The probability from which on positions are taken to lie on a thing.
+
+    Example:
+        >>> from_which_on(torch.tensor([[[0.2, 0.9]]])), round(from_which_on(torch.tensor([[[0.2, 0.1]]])), 2)
+        (0.5, 0.12)
+    """
+    return 0.0 if foreground is None else min(THING_THRESHOLD, THING_SHARE * float(foreground.max()))
 
 
 def best_matches(
     confidence: Float[Tensor, "hs ws"],
     positions: Float[Tensor, "hs ws 2"],
-    foreground: tuple[Float[Tensor, "1 h w"] | None, Float[Tensor, "1 h w"] | None],
+    foreground: tuple[Float[Tensor, "1 h w"] | None, Float[Tensor, "1 ht wt"] | None],
     seen: Bool[Tensor, " cells"],
 ) -> tuple[Int64[Tensor, " n"], Float[Tensor, " n"]]:
     """Positions of the source whose matches are worth showing, numbered row by row, and how much, the best first.

@@ -220,6 +220,24 @@ def calibrated(evidence: Float[Tensor, "*places kinds"], numbers: tuple[float, .
     return torch.sigmoid(first - evidence @ evidence.new_tensor(slopes))
 
 
+def same_kind(clues: Clues, numbers: tuple[float, ...]) -> float:
+    """The probability that two pictures show the same kind of thing: there is one in each, and they are alike.
+
+    Args:
+        clues: of the two pictures.
+        numbers: see :func:`calibrated`, for the first two numbers of :class:`PairEvidence`.
+
+    Example:
+        >>> alike, nowhere = torch.ones(1, 3, 3, 3, 3), torch.zeros(1, 3, 3)  # two blank pictures
+        >>> same_kind(gather_clues(alike, (nowhere, nowhere), (None, None)), (2.0, 1.0, 1.0))
+        0.0
+    """
+    probability = float(calibrated(torch.tensor(clues.pair[:2]).double(), numbers))
+    for side in clues.foreground:
+        probability *= 1.0 if side is None else float(side.max())
+    return probability
+
+
 def confidence_map(
     there: Located, back: Float[Tensor, "b ht wt 2"], clues: Clues | None = None, numbers: tuple[float, ...] = ()
 ) -> Float[Tensor, "b hs ws"]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from einops import rearrange
-from jaxtyping import Float, Int64
+from jaxtyping import Float, Int64, Shaped
 from torch import Tensor
 
 from chmnet.config import TransferConfig
@@ -164,6 +164,23 @@ def sampler_weights(
     return weights
 
 
+def heat_at(
+    correlation: Float[Tensor, "1 1 hs ws ht wt"],
+    keypoint: Float[Tensor, "1 1 2"],
+    config: TransferConfig = TransferConfig(),
+) -> Float[Tensor, "ht wt"]:
+    """How likely each position of the target is the match of one normalised point of the source; the sum is 1.
+
+    Example:
+        >>> heat_at(50 * torch.eye(4).view(1, 1, 2, 2, 2, 2), torch.tensor([[[-1.0, 1.0]]])).argmax()
+        tensor(2)
+    """
+    weights = sampler_weights(keypoint, (correlation.shape[2], correlation.shape[3]), config)[0, 0]
+    cells = weights.nonzero()[:, 0]
+    likely = match_probabilities(correlation[:, 0].flatten(1, 2)[:, cells, None], config)[0, :, 0]
+    return (weights[cells, None, None].to(likely.dtype) * likely).sum(0)
+
+
 def transfer_keypoints(
     correlation: Float[Tensor, "b 1 hs ws ht wt"],
     keypoints: Float[Tensor, "b n 2"],
@@ -204,10 +221,10 @@ def sample_positions(
 
 
 def match_scores(
-    correlation: Float[Tensor, "b 1 hs ws ht wt"],
+    correlation: Shaped[Tensor, "b 1 hs ws ht wt"],
     source: Float[Tensor, "b n 2"],
     target: Float[Tensor, "b n 2"],
-) -> Float[Tensor, "b n"]:
+) -> Shaped[Tensor, "b n"]:
     """Score of each match of two normalised points: the correlation at the nearest pair of grid positions."""
     height, width = correlation.shape[2:4]
     rows = nearest_cell(source, (height, width))

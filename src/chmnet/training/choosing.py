@@ -1,23 +1,16 @@
 """Which annotated pairs a source gives: none with pictures to avoid, none of keypoints held out, poses chosen."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from chmnet.data.held_out import HeldOut, choose_keypoints
 from chmnet.data.pairs import Pair
 from chmnet.data.posing import choose_poses
 from chmnet.data.reading import PICTURE_ENDINGS
-from chmnet.errors import ConfigError, InputError
-from chmnet.files import read_toml
+from chmnet.errors import InputError
 from chmnet.training.config import SourceConfig
-
-EVERY = "every-category"
-"""Key of the held-out names that hold for all categories."""
-
-HeldOut = Mapping[str, frozenset[str]]
-"""Names of keypoints, by category."""
 
 
 def choose_pairs(
@@ -29,7 +22,7 @@ def choose_pairs(
         pairs: all that were read.
         config: of the source.
         root: the folder that holds the data sets.
-        held_out: keypoints that no pair may have; see :func:`read_held_out`.
+        held_out: keypoints that no pair may have; see :func:`chmnet.data.held_out.read_held_out`.
 
     Raises:
         InputError: a folder of pictures to avoid does not exist, or pairs have keypoints without names while some
@@ -39,7 +32,7 @@ def choose_pairs(
         names = _pictures_below(below_root(folder, root))
         pairs = [p for p in pairs if not {p.source.path.stem, p.target.path.stem} & names]
     if held_out:
-        pairs = [_without(pair, held_out) for pair in pairs]
+        pairs = [choose_keypoints(pair, held_out, held_out=False) for pair in pairs]
         pairs = [pair for pair in pairs if len(pair.keypoint_names) >= config.minimum_common]
     if config.same_pose or config.mirror:
         pairs = choose_poses(pairs, config.same_pose, config.mirror)
@@ -59,36 +52,6 @@ def _pictures_below(folder: Path) -> set[str]:
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder} with pictures to avoid; name it below --root")
     return {file.stem for file in folder.rglob("*") if file.suffix.lower() in PICTURE_ENDINGS}
-
-
-def read_held_out(path: str, root: Path | None = None) -> HeldOut:
-    """Read a TOML file of held-out keypoints: ``category = ["name", …]``, or ``every-category`` for all.
-
-    Raises:
-        ConfigError: the file cannot be read, or holds anything else.
-    """
-    document = read_toml(below_root(path, root))
-    for category, names in document.items():
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise ConfigError(f"{path}: {category} must be a list of names of keypoints")
-    return {category: frozenset(names) for category, names in document.items()}
-
-
-def _without(pair: Pair, held_out: HeldOut) -> Pair:
-    """A pair without its held-out keypoints."""
-    if not pair.keypoint_names:
-        raise InputError(
-            f"{pair.origin or pair.name}: its keypoints have no names, so none can be held out; "
-            "leave this source out of the run"
-        )
-    hidden = held_out.get(pair.category, frozenset()) | held_out.get(EVERY, frozenset())
-    rows = [row for row, name in enumerate(pair.keypoint_names) if name not in hidden]
-    return replace(
-        pair,
-        source=replace(pair.source, keypoints=pair.source.keypoints[rows]),
-        target=replace(pair.target, keypoints=pair.target.keypoints[rows]),
-        keypoint_names=tuple(pair.keypoint_names[row] for row in rows),
-    )
 
 
 def balanced_order(categories: Sequence[str], count: int, seed: Sequence[int]) -> list[int]:

@@ -31,12 +31,16 @@ class SourceConfig(TomlConfig):
     """``synthetic``: a folder of pictures (empty: generated textures); ``coco``: the annotation file, or a folder
     with ``annotations_train.json``; ``list``: the file; else the folder that holds the data sets, instead of the
     command's."""
+    folder: str = ""
+    """``list``: the folder that its pictures were listed from, as it is or below the command's; empty: the
+    command's."""
     count: int = 0
     """Pairs of an epoch, drawn anew each time; 0: every pair ``weight`` times, for ``synthetic`` 100."""
     weight: float = 1.0
     """How often each pair occurs in an epoch, where no ``count`` is given."""
     images: Literal["all", "training", "held-out"] = "all"
-    """``coco`` and ``synthetic``: all pictures, or the nine tenths and the one tenth of a fixed division."""
+    """``coco``, ``animal-pose`` and ``synthetic``: all pictures, or the nine tenths and the one tenth of a fixed
+    division."""
     layout: Literal["large", "small"] = "large"
     """Of SPair-71k."""
     minimum_common: int = 3
@@ -63,6 +67,9 @@ class SourceConfig(TomlConfig):
     """Chance that a pair of different poses, as its keypoints tell, is left out; see :mod:`chmnet.data.posing`."""
     mirror: float = 0.0
     """Chance that a pair of opposite poses has its target mirrored, left and right exchanged by name."""
+    official: bool = False
+    """``pf-pascal``: all rows of the training list, as in the paper, also those that stand in the test list too.
+    Such a model's figures on the test list compare with published ones, and say less about new pictures."""
     avoid: tuple[str, ...] = ()
     """Folders, as they are or below the root, whose pictures are no training data: pairs with a picture of the
     same name are left out."""
@@ -79,6 +86,10 @@ class SourceConfig(TomlConfig):
         check_range("bend of synthetic", self.bend, maximum=0.3)
         for name in ("identity", "same_pose", "mirror"):
             check_range(f"{name} of {self.dataset}", getattr(self, name), minimum=0, maximum=1)
+        if self.official and (self.dataset, self.split) != ("pf-pascal", "train"):
+            raise ConfigError(
+                f"official is for the training list of pf-pascal, not for {self.dataset}, {self.split}"
+            )
         if self.balanced and not self.count:
             raise ConfigError(f"balanced needs a count of pairs of an epoch; set count of {self.dataset}")
 
@@ -95,6 +106,8 @@ class AugmentationConfig(TomlConfig):
     """Cut each picture to a random area that holds its keypoints; not with a frozen backbone."""
     colour: float = 0.0
     """Change each picture's colours; not with a frozen backbone."""
+    reduce: float = 0.0
+    """Put each picture, smaller, on one of another category; not with a frozen backbone."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -222,9 +235,11 @@ class TrainingConfig(TomlConfig):
                 )
             if source.dataset == "list" and not source.path:
                 raise ConfigError("a list of pairs needs a path: the file that `chmnet data label` wrote")
-        if self.frozen and (self.augmentation.crop or self.augmentation.colour):
+        changes = self.augmentation
+        if self.frozen and (changes.crop or changes.colour or changes.reduce):
             raise ConfigError(
-                "a frozen backbone sees each picture once: crop and colour must be 0; flip and swap are possible"
+                "a frozen backbone sees each picture once: crop, colour and reduce must be 0; flip and swap are "
+                "possible"
             )
 
     @classmethod
@@ -254,6 +269,7 @@ class TrainingConfig(TomlConfig):
         config = self.to_dict()
         for source in (*config["data"], *config["validation"]):
             source["path"] = Path(source["path"]).name
+            source["folder"] = Path(source["folder"]).name
             source["avoid"] = [Path(folder).name for folder in source["avoid"]]
         parts = ("init", "backbone_weights", "held_out_keypoints")
         names = {part: Path(config[part]).name for part in parts}

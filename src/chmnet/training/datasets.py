@@ -7,19 +7,19 @@ from pathlib import Path
 import numpy as np
 
 from chmnet import data
-from chmnet.data.making_pairs import make_pairs
+from chmnet.data.held_out import HeldOut
+from chmnet.data.making_pairs import divide
 from chmnet.data.pairs import Pair
 from chmnet.data.reading import PICTURE_ENDINGS
 from chmnet.errors import InputError
 from chmnet.pictures import Picture
-from chmnet.training.choosing import HeldOut, balanced_order, below_root, choose_pairs
+from chmnet.training.choosing import balanced_order, below_root, choose_pairs
 from chmnet.training.config import AugmentationConfig, SourceConfig
 from chmnet.training.sources import AnnotatedSource, PairSource
 from chmnet.training.synthetic import SyntheticSource, Texture
 
 GENERATED = 20
 """Textures that stand in where no folder of pictures is given."""
-HELD_OUT_SHARE = 0.1
 _SYNTHETIC_COUNT = 100
 
 logger = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ def _open_source(
         seed = int(np.random.default_rng(seeds).integers(2**31))
         return SyntheticSource(config, _pictures(config, root), seed)
     if config.dataset == "list":
-        pairs = _listed_pairs(below_root(config.path, root), root)
+        pairs = _listed_pairs(below_root(config.path, root), root, config.folder)
     else:
         pairs = _annotated_pairs(config, below_root(config.path, root) if config.path else root)
     pairs = choose_pairs(pairs, config, root, held_out)
@@ -69,10 +69,10 @@ def _open_source(
     return AnnotatedSource(config, pairs, augmentation or AugmentationConfig())
 
 
-def _listed_pairs(path: Path, root: Path | None) -> list[Pair]:
+def _listed_pairs(path: Path, root: Path | None, folder: str) -> list[Pair]:
     """The pairs of a list; where PF-PASCAL lies below the root, without those of its test list."""
     root = _known_root(root, f"what {path.name} lists")
-    pairs = data.lists.read_list(path, root)
+    pairs = data.lists.read_list(path, below_root(folder, root) if folder else root)
     return without_test_pairs(pairs, root) if (root / data.pf_pascal.FOLDER).is_dir() else pairs
 
 
@@ -87,17 +87,12 @@ def _annotated_pairs(config: SourceConfig, root: Path | None) -> list[Pair]:
     options: dict[str, object] = {}
     if config.dataset in ("animal-pose", "coco"):
         options = {"minimum_common": config.minimum_common, "maximum_pairs": config.maximum_pairs}
-    if config.dataset == "coco" and config.images != "all":
-        data.find_dataset("coco", root, config.split)
-        instances = data.coco.load_instances(root, config.split)
-        chosen = set(divide(sorted({str(one.path) for one in instances}), config.images))
-        kept = [one for one in instances if str(one.path) in chosen]
-        return make_pairs(kept, config.minimum_common, config.maximum_pairs)
+        options["images"] = config.images
     if config.dataset == "spair-71k":
         options = {"layout": config.layout}
     pairs = data.load_pairs(config.dataset, root, config.split, **options)
     if config.dataset == "pf-pascal" and config.split == "train":
-        return without_test_pairs(pairs, root)
+        return pairs if config.official else without_test_pairs(pairs, root)
     if config.dataset == "pf-pascal" and config.split == "val":  # a third of it stands in the training list too
         return data.deduplicate(pairs, data.training_pairs(root))
     return pairs
@@ -122,23 +117,6 @@ def _pictures(config: SourceConfig, root: Path | None) -> list[Picture | Texture
     if not files:
         raise InputError(f"the folder {folder} holds no pictures; synthetic pairs need at least one")
     return [Picture(name) for name in divide([str(file) for file in files], config.images)]
-
-
-def divide(names: list[str], part: str) -> list[str]:
-    """All names, or the nine tenths or the one tenth (at least one) of a division that never changes.
-
-    Example:
-        >>> divide(["a", "b", "c"], "held-out"), divide(["a", "b", "c"], "training")
-        (['c'], ['a', 'b'])
-    """
-    if part == "all":
-        return names
-    order = np.random.default_rng(0).permutation(len(names))
-    held_out = {names[index] for index in order[: max(1, round(HELD_OUT_SHARE * len(names)))]}
-    chosen = [name for name in names if (name in held_out) == (part == "held-out")]
-    if not chosen:
-        raise InputError(f"{len(names)} pictures cannot be divided into training and held-out ones")
-    return chosen
 
 
 def epoch_plan(sources: Sequence[PairSource], seed: int, epoch: int) -> list[tuple[int, int]]:

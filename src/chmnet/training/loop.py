@@ -10,12 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from chmnet.data.held_out import read_held_out
 from chmnet.errors import ConfigError, InputError
 from chmnet.features import FeatureCache, hash_weights
 from chmnet.files import atomic_path
 from chmnet.training.batches import Batch, Batches
 from chmnet.training.checkpoint import Checkpoint, Progress, hash_of_version_0_1, save_checkpoint
-from chmnet.training.choosing import read_held_out
+from chmnet.training.choosing import below_root
 from chmnet.training.config import TrainingConfig
 from chmnet.training.crossing import in_groups
 from chmnet.training.datasets import epoch_plan, open_sources
@@ -88,7 +89,7 @@ class Run:
         self.config, self.folder, self.report = config, folder, report
         self.stack = ExitStack()
         self.accelerator = start_accelerator(config, device)
-        hidden = read_held_out(config.held_out_keypoints, root) if config.held_out_keypoints else None
+        hidden = read_held_out(below_root(config.held_out_keypoints, root)) if config.held_out_keypoints else None
         self.sources = open_sources(config.data, root, config.seed, config.augmentation, hidden)
         held_out = open_sources(config.validation, root, config.seed + _VALIDATION_SEED)
         self.model = build_model(config)

@@ -17,6 +17,13 @@ from chmnet.errors import InputError
 from chmnet.pictures import Area, Picture, Size, View, to_tensor
 from chmnet.training.config import AugmentationConfig, SourceConfig
 
+SMALLEST = 0.3
+"""Side of a reduced picture, as a share of the frame's; up to 1, evenly in its logarithm."""
+LEAST_EXTENT = 0.2
+"""Share of the frame that the keypoints of a reduced picture cover at least, in the longer direction."""
+TRIES = 20
+"""Pictures that are looked at for one of another category."""
+
 
 @runtime_checkable
 class TrainingView(Protocol):
@@ -85,6 +92,30 @@ class ColouredView:
         return to_tensor(image, size)
 
 
+@dataclass(frozen=True)
+class ReducedView:
+    """A view, smaller, on a picture of something else."""
+
+    view: ColouredView
+    behind: ColouredView
+    side: float
+    """Of the view, as a share of the frame's."""
+    corner: tuple[float, float]
+    """Where in the room that is left its upper left corner lies: 0 … 1 from the left, and from the top."""
+
+    def tensor(self, size: Size) -> Float[Tensor, "3 h w"]:
+        """RGB from 0 to 1, of (height, width)."""
+        frame = self.behind.tensor(size)
+        height, width = (max(1, round(self.side * length)) for length in size)
+        left, top = round(self.corner[0] * (size[1] - width)), round(self.corner[1] * (size[0] - height))
+        frame[:, top : top + height, left : left + width] = self.view.tensor((height, width))
+        return frame
+
+    def place(self, points: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n 2"]:
+        """Where the view's normalised points lie in the frame."""
+        return (2 * np.array(self.corner) - 1) * (1 - self.side) + points * self.side
+
+
 class AnnotatedSource:
     """Pairs of photographs with annotated keypoints.
 
@@ -112,16 +143,36 @@ class AnnotatedSource:
         )
         mirrored = bool(flip) != bool(pair.flags.get("flip"))
         turned = mirrored != bool(pair.flags.get(MIRRORED))
-        views, points = [], []
+        views: list[TrainingView] = []
+        points: list[np.ndarray] = []
         for side, mirror in ((pair.source, mirrored), (pair.target, turned)):
             picture = self._pictures.setdefault(side.path, Picture(side.path))
             keypoints = side.keypoints.astype(np.float64)
             area = random_crop(picture.size, keypoints, generator) if crop else None
             view = View(picture, area, mirror)
             points.append(view.from_picture(keypoints))
-            views.append(ColouredView(view, int(generator.integers(2**31)) if colour else None))
+            seen = ColouredView(view, int(generator.integers(2**31)) if colour else None)
+            views.append(seen)
+            if chances.reduce and generator.uniform() < chances.reduce:
+                views[-1] = reduced = self._reduce(seen, points[-1], pair.category, generator)
+                points[-1] = reduced.place(points[-1])
         made = TrainingPair(views[0], views[1], points[0], points[1], pair.category, pair.keypoint_names, mirrored)
         return made.exchanged() if swap else made
+
+    def _reduce(
+        self, view: ColouredView, points: np.ndarray, category: str, generator: np.random.Generator
+    ) -> ReducedView:
+        """The view on a picture of another category, where one is found."""
+        for _ in range(TRIES):
+            other = self.pairs[int(generator.integers(len(self.pairs)))]
+            if other.category != category:
+                break
+        behind = self._pictures.setdefault(other.source.path, Picture(other.source.path))
+        extent = float(np.ptp(points, axis=0).max()) / 2 if len(points) else 1.0
+        smallest = min(1.0, max(SMALLEST, LEAST_EXTENT / max(extent, LEAST_EXTENT)))
+        side = float(np.exp(generator.uniform(np.log(smallest), 0)))
+        left, top = generator.uniform(size=2)
+        return ReducedView(view, ColouredView(View(behind)), side, (float(left), float(top)))
 
     def describe(self) -> dict[str, Any]:
         """Name, counts and hash of the list of pairs."""
@@ -133,6 +184,7 @@ class AnnotatedSource:
             "images": len({side.path for pair in self.pairs for side in (pair.source, pair.target)}),
             "pairs_sha256": hashlib.sha256(names.encode()).hexdigest(),
             **({"images_used": self.config.images} if self.config.images != "all" else {}),
+            **({"official": True} if self.config.official else {}),
         }
 
 

@@ -23,6 +23,7 @@ def draw_matches(
     confidence: np.ndarray | None = None,
     doubtful_below: float = CONFIDENCE_THRESHOLD,
     labels: Sequence[str] | None = None,
+    groups: Sequence[int] | None = None,
 ) -> Image.Image:
     """Two pictures side by side, a numbered point and a line for each match.
 
@@ -38,9 +39,10 @@ def draw_matches(
         confidence: of each match, 0 … 1; ``None``: all look the same.
         doubtful_below: matches of less confidence are doubtful.
         labels: a short text for each match instead of its number.
+        groups: number of the group of each match, from 0 on; a group has one colour. ``None``: each its own.
 
     Raises:
-        InputError: the numbers of points, confidences and labels differ, or a point is not finite.
+        InputError: the numbers of points, confidences, labels and groups differ, or a point is not finite.
 
     Example:
         >>> grey = Image.new("RGB", (60, 40), "grey")
@@ -49,10 +51,11 @@ def draw_matches(
     """
     check_pairs(source_points, target_points)
     count = len(source_points)
-    for what, given in (("confidence", confidence), ("label", labels)):
+    for what, given in (("confidence", confidence), ("label", labels), ("group", groups)):
         if given is not None and len(given) != count:
             raise InputError(f"each point needs one {what}, got {len(given)} for {count} points")
     names = [str(number + 1) for number in range(count)] if labels is None else labels
+    shades = [colour(number) for number in (range(count) if groups is None else groups)]
     values = np.ones(count) if confidence is None else np.asarray(confidence)
     doubtful = [confidence is not None and not value >= doubtful_below for value in values.tolist()]
     strength = np.nan_to_num(np.clip(values, 0, 1))
@@ -64,11 +67,11 @@ def draw_matches(
         width = size.line * (0.6 if doubtful[number] else 0.7 + 0.6 * float(strength[number]))
         opacity = 0.4 + 0.6 * float(strength[number])
         canvas.line(
-            starts[number], ends[number], colour(number), width, opacity, doubtful[number], halo=0.3 * size.line
+            starts[number], ends[number], shades[number], width, opacity, doubtful[number], halo=0.3 * size.line
         )
     for number in order:
         for place in (starts[number], ends[number]):
-            canvas.numbered(place, names[number], colour(number), size.radius, doubtful[number])
+            canvas.numbered(place, names[number], shades[number], size.radius, doubtful[number])
     if not any(doubtful):
         return canvas.picture()
     radius, words = 0.5 * size.text, f"doubtful: confidence below {doubtful_below:g}"

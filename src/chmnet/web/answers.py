@@ -168,6 +168,9 @@ class MatchRow(BaseModel):
         None, description="Probability that it has no match: hidden, or outside; null: the model cannot tell."
     )
     scales: tuple[float, float] | None = Field(None, description="Winning scales of source and target.")
+    instance: int | None = Field(
+        None, description="Number of the thing of the target, the best is 1; null: instances were not asked for."
+    )
 
 
 class PoseAnswer(BaseModel):
@@ -214,6 +217,13 @@ class PropagationRequest(BaseModel):
     names: list[Annotated[str, Field(max_length=200)]] = Field(
         [], max_length=500, description="Of the points, such as left_eye; they tell left from right. Empty: none."
     )
+    boxes: dict[
+        Annotated[str, Field(pattern="^[0-9a-f]{32}$")], tuple[FiniteFloat, FiniteFloat, FiniteFloat, FiniteFloat]
+    ] = Field(
+        {},
+        max_length=500,
+        description="Left, top, right, bottom of the thing in some of the targets; only that is matched.",
+    )
 
 
 class PropagatedPicture(BaseModel):
@@ -223,12 +233,15 @@ class PropagatedPicture(BaseModel):
     points: list[tuple[float, float] | None] = Field(description="null: no source shows it.")
     confidences: list[float]
     doubtful: list[bool] = Field(
-        description="Whether a person should review it: low confidence, or outside the picture."
+        description="Whether a person should review it: low confidence, hidden, on the background, or outside."
     )
     score: float = Field(description="Mean confidence of the points.")
     sources: list[str] = Field(description="The labelled pictures that the points come from, the best first.")
     pose: PoseAnswer = Field(description="Where it was mirrored, left and right were exchanged by name.")
     unmatched: list[float] | None = Field(description="Probability that each point is hidden; null: not known.")
+    foreground: list[float] | None = Field(
+        description="Probability that each point lies on a thing, not on the background; null: not known."
+    )
 
 
 class PropagationAnswer(BaseModel):

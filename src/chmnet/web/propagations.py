@@ -17,6 +17,7 @@ from chmnet.annotation.coco import doubtful_keypoints
 from chmnet.annotation.records import Moved, mean_confidence
 from chmnet.config import CONFIDENCE_THRESHOLD
 from chmnet.data.pairs import mirrored_rows
+from chmnet.pictures import Box
 from chmnet.web.answers import (
     ERRORS,
     ErrorAnswer,
@@ -28,8 +29,9 @@ from chmnet.web.answers import (
     WebError,
 )
 from chmnet.web.routes import OpenSession, TheService, TheSession
-from chmnet.web.service import Pair, Service
+from chmnet.web.service import Pair, Search, Service
 from chmnet.web.sessions import Session, StoredPicture
+from chmnet.web.uploads import check_box
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +63,8 @@ class Job:
     model: str
     names: list[str] = field(default_factory=list)
     """Of the points; they tell left from right. Empty: they have none."""
+    boxes: dict[str, Box] = field(default_factory=dict)
+    """Where the thing is in some of the targets, by their ids."""
     state: State = "running"
     error: str | None = None
     found: list[Moved] = field(default_factory=list)
@@ -79,7 +83,13 @@ class Jobs:
         self._jobs: dict[str, Job] = {}
 
     def start(
-        self, owner: str, sources: list[Labelled], targets: list[StoredPicture], model: str, names: list[str]
+        self,
+        owner: str,
+        sources: list[Labelled],
+        targets: list[StoredPicture],
+        model: str,
+        names: list[str],
+        boxes: dict[str, Box],
     ) -> Job:
         """Begin to carry the points of all sources to each of the targets.
 
@@ -93,7 +103,7 @@ class Jobs:
             )
         for old in mine[: max(0, len(mine) - KEPT_JOBS + 1)]:
             del self._jobs[old.id]
-        job = Job(secrets.token_hex(16), owner, sources, targets, model, names)
+        job = Job(secrets.token_hex(16), owner, sources, targets, model, names, boxes)
         self._jobs[job.id] = job
         job.task = asyncio.get_running_loop().create_task(self._work(job))
         return job
@@ -146,7 +156,8 @@ class Jobs:
         queue = self.service.queue
         while queue.waiting >= queue.length and not queue.stopping:
             await asyncio.sleep(BUSY_SECONDS)
-        pair, sides = Pair(source.picture, target, job.model), mirrored_rows(job.names)
+        search = Search(boxes=(None, job.boxes.get(target.id)))
+        pair, sides = Pair(source.picture, target, job.model, search), mirrored_rows(job.names)
         return await queue.run(lambda: make_guess(self.service.match_now(pair).result, source.points, sides))
 
 
@@ -219,7 +230,17 @@ async def propagate(
         )
     sources = [_labelled(source, service, session) for source in body.sources]
     targets = [service.find_picture(session, target) for target in body.targets]
-    return _answer(get_jobs(request).start(session.token, sources, targets, model, body.names))
+    boxes = _check_boxes(body.boxes, targets)
+    return _answer(get_jobs(request).start(session.token, sources, targets, model, body.names, boxes))
+
+
+def _check_boxes(boxes: dict[str, Box], targets: list[StoredPicture]) -> dict[str, Box]:
+    sizes = {target.id: target.size for target in targets}
+    for key, box in boxes.items():
+        if key not in sizes:
+            raise WebError(422, "a box is of a picture that is no target", "name the picture in targets, too")
+        check_box(box, "a box", sizes[key])
+    return boxes
 
 
 def _labelled(source: LabelledPicture, service: Service, session: Session) -> Labelled:
@@ -268,4 +289,5 @@ def _propagated(job: Job, number: int, target: StoredPicture) -> PropagatedPictu
         sources=list(dict.fromkeys(job.sources[source].picture.id for source in moved.sources)),
         pose=PoseAnswer(**moved.pose._asdict()),
         unmatched=None if moved.unmatched is None else moved.unmatched.tolist(),
+        foreground=None if moved.foreground is None else moved.foreground.tolist(),
     )

@@ -26,7 +26,7 @@ from chmnet.web.decoder import FORMATS, media_type
 from chmnet.web.models import DEFAULT_MODEL, Offer
 from chmnet.web.service import Pair, Search, Service, Timed
 from chmnet.web.sessions import Session, StoredPicture, example_pairs
-from chmnet.web.uploads import parse_box, read_match_form
+from chmnet.web.uploads import INSTANCES, parse_box, parse_points, read_match_form
 
 COOKIE = "chmnet-session"
 
@@ -233,10 +233,21 @@ async def pair(pair: ThePair, request: Request, service: TheService) -> Response
 
 @router.get("/pairs/{source}/{target}/matches", summary="The most confident matches")
 async def matches(
-    pair: ThePair, request: Request, service: TheService, top: Annotated[int, Query(ge=1, le=5000)] = 300
+    pair: ThePair,
+    request: Request,
+    service: TheService,
+    top: Annotated[int, Query(ge=1, le=5000)] = 300,
+    instances: Annotated[
+        int | None, Query(ge=1, le=INSTANCES, description="Match so many things of the target one by one.")
+    ] = None,
+    points: Annotated[
+        str,
+        Query(max_length=10_000, description="JSON: [[x, y], …] in pixels of the source; else the best."),
+    ] = "",
 ) -> MatchAnswer:
     """The best first; with the winning scales, for models that vote over scales."""
-    return await service.ask(pair, lambda found: _answer(pair.model, found, found.result.matches(top)), request)
+    given = parse_points(points, service.settings.limits.points) if points else None
+    return await service.ask(pair, lambda found: _answer(pair.model, found, given, top, instances), request)
 
 
 @router.get("/pairs/{source}/{target}/flow.npz", summary="Dense flow", response_class=Response, responses=_BINARY)
@@ -279,6 +290,7 @@ _MATCH_BODY: dict[str, Any] = {
                         "model": {"type": "string"},
                         "points": {"type": "string", "description": "JSON: [[x, y], …] in pixels of the source"},
                         "top": {"type": "integer", "minimum": 1, "maximum": 5000, "default": 300},
+                        "instances": {"type": "integer", "minimum": 1, "maximum": INSTANCES},
                         "poses": {"type": "string", "enum": list(POSES), "default": DEFAULT_POSES},
                         "place": {"type": "string", "enum": list(PLACES), "default": "whole"},
                         "source_box": {"type": "string", "description": "left,top,right,bottom in pixels"},
@@ -300,9 +312,7 @@ async def match(request: Request, service: TheService) -> MatchAnswer:
         service.models.check(form.model)
 
         def answer(found: Timed) -> MatchAnswer:
-            result = found.result
-            rows = result.matches(form.top) if form.points is None else result.transfer(form.points)
-            return _answer(form.model, found, rows)
+            return _answer(form.model, found, form.points, form.top, form.instances)
 
         with service.one_shot() as owner:
             source = await service.read_picture(form.source, owner, request)
@@ -311,14 +321,15 @@ async def match(request: Request, service: TheService) -> MatchAnswer:
             return await service.ask(Pair(source, target, form.model, search), answer, request)
 
 
-def _answer(model: str, found: Timed, matches: Matches) -> MatchAnswer:
+def _answer(
+    model: str, found: Timed, points: list[tuple[float, float]] | None, top: int, instances: int | None
+) -> MatchAnswer:
     result = found.result
-    scales = (
-        [None] * len(matches.source) if result.scale_pairs is None else result.winning_scales(matches).tolist()
-    )
-    unmatched = result.unmatched_at(matches.source)
-    hidden = [None] * len(matches.source) if unmatched is None else unmatched.tolist()
-    rows = zip(*(column.tolist() for column in matches), hidden, scales, strict=True)
+    results = [result] if instances is None else result.instances(instances)
+    rows = []
+    for number, each in enumerate(results, start=1):
+        matches = each.matches(top) if points is None else each.transfer(points)
+        rows += _rows(each, matches, None if instances is None else number)
     return MatchAnswer(
         model=model,
         source_size=result.source_size,
@@ -328,8 +339,20 @@ def _answer(model: str, found: Timed, matches: Matches) -> MatchAnswer:
         pose=_pose(result),
         same_kind=result.same_kind,
         milliseconds=_milliseconds(found),
-        matches=[MatchRow(source=a, target=b, confidence=c, unmatched=d, scales=e) for a, b, c, d, e in rows],
+        matches=rows,
     )
+
+
+def _rows(result: MatchResult, matches: Matches, instance: int | None) -> list[MatchRow]:
+    nothing = [None] * len(matches.source)
+    scales = nothing if result.scale_pairs is None else result.winning_scales(matches).tolist()
+    unmatched = result.unmatched_at(matches.source)
+    hidden = nothing if unmatched is None else unmatched.tolist()
+    columns = zip(*(column.tolist() for column in matches), hidden, scales, strict=True)
+    return [
+        MatchRow(source=a, target=b, confidence=c, unmatched=d, scales=e, instance=instance)
+        for a, b, c, d, e in columns
+    ]
 
 
 def _pose(result: MatchResult) -> PoseAnswer:

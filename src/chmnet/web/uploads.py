@@ -34,6 +34,9 @@ from chmnet.web.settings import Limits
 
 logger = logging.getLogger(__name__)
 
+INSTANCES = 20
+"""Most things of the target that are matched one by one."""
+
 # ---------------------------------------------------------------- bodies
 
 
@@ -45,6 +48,7 @@ class MatchForm(NamedTuple):
     model: str
     points: list[tuple[float, float]] | None
     top: int
+    instances: int | None = None
     poses: str = DEFAULT_POSES
     place: str = "whole"
     source_box: str = ""
@@ -156,7 +160,10 @@ async def read_match_form(body: Body, default_model: str) -> MatchForm:
         if search[name] not in known:
             raise WebError(422, f"{name} must be one of {', '.join(known)}", "leave it out for the usual one")
     search |= {name: texts.get(name, "")[:100] for name in ("source_box", "target_box")}
-    return MatchForm(files[0], files[1], model, points, _parse_top(texts.get("top", "300")), **search)
+    top = _parse_count("top", texts.get("top", "300"), 5000, "leave it out for 300")
+    things = texts.get("instances")
+    instances = _parse_count("instances", things, INSTANCES, "leave it out to match all") if things else None
+    return MatchForm(files[0], files[1], model, points, top, instances, **search)
 
 
 async def _read_file(form: FormData, name: str, most: int) -> bytes:
@@ -210,19 +217,28 @@ def parse_box(text: str, name: str, size: Size) -> Box | None:
         left, top, right, bottom = (float(part) for part in text.split(","))
     except ValueError:
         raise WebError(422, f"{name} must be left,top,right,bottom", "write it as 10,20,300.5,400") from None
-    height, width = size
+    return check_box((left, top, right, bottom), name, size)
+
+
+def check_box(box: Box, name: str, size: Size) -> Box:
+    """The box, if it lies in a picture of (height, width) and is not empty.
+
+    Raises:
+        WebError: it does not.
+    """
+    (left, top, right, bottom), (height, width) = box, size
     if not (0 <= left < right <= width and 0 <= top < bottom <= height):  # NaN is neither
         raise WebError(
             422,
             f"{name} must be a box within the picture of {width}×{height} pixels",
             "draw it inside, or leave it out",
         )
-    return left, top, right, bottom
+    return box
 
 
-def _parse_top(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= 5000):
-        raise WebError(422, f"top must be a number from 1 to 5000, got {text[:40]!r}", "leave it out for 300")
+def _parse_count(name: str, text: str, most: int, advice: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= most):
+        raise WebError(422, f"{name} must be a number from 1 to {most}, got {text[:40]!r}", advice)
     return int(text)
 
 

@@ -105,11 +105,12 @@ def compare_with_the_command(coco: dict[str, Any], labels: list[list[float]], tm
         if any(found["corrected"]):
             continue
         ids = {"id", "image_id", "bbox", "area", "keypoints", "keypoint_confidence", "score", "pose"}
-        ids |= {"keypoint_unmatched"}
+        ids |= {"keypoint_unmatched", "keypoint_foreground"}
         assert {key: found[key] for key in expected if key not in ids} == {
             key: expected[key] for key in expected if key not in ids
         }
         assert found["pose"] == pytest.approx(expected["pose"], abs=0.01)
-        assert (found["keypoint_unmatched"] is None) == (expected["keypoint_unmatched"] is None)
+        for key in ("keypoint_unmatched", "keypoint_foreground"):
+            assert (found[key] is None) == (expected[key] is None)
         for key in ("bbox", "keypoints", "keypoint_confidence", "score"):
             np.testing.assert_allclose(found[key], expected[key], atol=0.01)

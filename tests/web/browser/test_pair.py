@@ -126,6 +126,10 @@ def test_warp_slider_and_other_tabs(visit: Callable[..., Visit]) -> None:
     assert person.page.locator("#match-count").inner_text() == "300 of 300"
     person.page.locator("#threshold").fill("1")
     assert int(person.page.locator("#match-count").inner_text().split()[0]) < 300
+    person.page.locator("#things").select_option("3")
+    person.wait("document.getElementById('things-found').textContent === '1 thing found'")
+    person.page.locator("#things").select_option("0")
+    person.wait("document.getElementById('things-found').textContent === ''")
     person.page.click("#tab-scales")
     assert "positions only" in person.page.locator("#scales").inner_text()
     assert person.errors == []

@@ -1,5 +1,6 @@
 // Annotate a folder: label one picture, carry its points to the others, review the doubtful ones first, export.
 import { ask, askAbout, getJson, loadPicture } from "./api.js";
+import { BoxTool } from "./boxes.js";
 import { download } from "./exports.js";
 import { cocoOf } from "./coco.js";
 import { announce, attempt, hideNotice, tell } from "./notice.js";
@@ -21,6 +22,7 @@ export class AnnotateView {
     this.chosen = -1;
     this.find = (name) => document.querySelector(`#annotate-view [data-part=${name}]`);
     this.stage = new Stage(this.find("canvas"), (pen, stage) => this.draw(pen, stage));
+    this.boxTool = new BoxTool(this.find("work").querySelector(".stage"), this.stage, () => this.takeBox());
     this.wire();
     this.refresh();
   }
@@ -77,6 +79,14 @@ export class AnnotateView {
     this.chosen = -1;
     this.probe = null;
     this.stage.show(item.picture);
+    this.boxTool.set(item.box ?? null, true);
+    this.refresh();
+  }
+
+  /** Where the thing is in the picture that is open; its points are found there when they are found again. */
+  takeBox() {
+    if (!this.current) return;
+    this.current.box = this.boxTool.box;
     this.refresh();
   }
 
@@ -93,6 +103,7 @@ export class AnnotateView {
     this.items = [];
     this.names = [];
     this.current = this.reference = null;
+    this.boxTool.set(null, true);
     this.stage.show(null);
     this.refresh();
   }
@@ -142,6 +153,7 @@ export class AnnotateView {
       const names = this.names.map((name) => name.slice(0, 200));
       const body = () => JSON.stringify({
         sources: sources.map(({ item, points }) => ({ picture: item.picture.id, points })), targets: others.map((item) => item.picture.id), model: this.getModel(), names,
+        boxes: Object.fromEntries(others.filter((item) => item.box).map((item) => [item.picture.id, item.box])),
       });
       const answer = await askAbout(everyone.map((item) => item.picture), () => "/api/propagations", { method: "POST", get body() { return body(); }, headers: { "Content-Type": "application/json" } });
       this.job = await answer.json();
@@ -170,7 +182,7 @@ export class AnnotateView {
       item.points = found.points.map((place, index) => {
         const known = before[index];
         if (known && (known.corrected || item.reviewed)) return known; // what a person did stays
-        return place && { x: clamp(place[0], 0, width), y: clamp(place[1], 0, height), confidence: found.confidences[index], unmatched: found.unmatched?.[index] ?? null, corrected: false, doubtful: found.doubtful[index] };
+        return place && { x: clamp(place[0], 0, width), y: clamp(place[1], 0, height), confidence: found.confidences[index], unmatched: found.unmatched?.[index] ?? null, foreground: found.foreground?.[index] ?? null, corrected: false, doubtful: found.doubtful[index] };
       });
       item.pose = found.pose;
       item.sources = found.sources.map((id) => this.items.find((each) => each.picture.id === id)?.picture.name).filter(Boolean);
@@ -250,6 +262,7 @@ export class AnnotateView {
       drawPin(pen, x, y, index, { chosen: index === this.chosen });
     });
     if (this.probe) drawProbe(pen, ...stage.toCanvas(this.probe.x, this.probe.y));
+    if (!this.isReference()) this.boxTool?.draw(pen, stage);
   }
 
   progress(text, done = 0, total = 1) {
@@ -274,6 +287,7 @@ export class AnnotateView {
     this.find("export").disabled = !this.items.some((item) => item.points.length);
     this.find("right").hidden = reference || !this.current?.points.length;
     this.find("make-reference").hidden = reference || !this.current?.points.length;
+    this.boxTool.button.hidden = reference || !this.current;
     this.find("title").textContent = this.current ? this.current.picture.name : "";
     this.find("say").textContent = this.advice(reference);
     this.showList();

@@ -10,8 +10,9 @@ const DESCRIPTION = "v = 2: placed, corrected or reviewed by a person, or keypoi
   + "v = 1: it is less, or the point was moved in to the picture's edge, please review; v = 0: not found.";
 
 /**
- * items: [{ picture: { name, width, height }, points: [{ x, y, confidence, unmatched, corrected, doubtful } or null],
- * reviewed, sources, pose }]; the last two where points were carried over from other pictures.
+ * items: [{ picture: { name, width, height }, points: [{ x, y, confidence, unmatched, foreground, corrected, doubtful } or null],
+ * reviewed, sources, pose, box }]; sources and pose where points were carried over from other pictures, box (left, top,
+ * right, bottom) where a person drew one.
  */
 export function cocoOf(items, names, { model, description = "Keypoints labelled with chmnet." }) {
   const labelled = items.filter((item) => item.points.some(Boolean));
@@ -25,13 +26,14 @@ export function cocoOf(items, names, { model, description = "Keypoints labelled 
   return JSON.stringify(document, null, 1) + "\n";
 }
 
-function describe({ picture, points, reviewed, sources, pose }, names) {
+function describe({ picture, points, reviewed, sources, pose, box: given }, names) {
   const all = names.map((_, index) => points[index] ?? null);
   const placed = all.filter(Boolean);
   const confidence = (point) => (point ? (point.corrected ? 1 : share(point.confidence)) : 0);
   const unmatched = (point) => (point?.corrected ? 0 : share(point?.unmatched ?? 1));
+  const foreground = (point) => (point?.corrected ? 1 : share(point?.foreground ?? 0));
   const review = (point) => Boolean(point && !reviewed && !point.corrected && point.doubtful);
-  const bbox = box(placed, picture);
+  const bbox = given ? [given[0], given[1], given[2] - given[0], given[3] - given[1]].map(pixel) : box(placed, picture);
   return {
     keypoints: all.flatMap((point) => (point ? [pixel(point.x), pixel(point.y), review(point) ? 1 : 2] : [0, 0, 0])),
     num_keypoints: placed.length,
@@ -42,6 +44,7 @@ function describe({ picture, points, reviewed, sources, pose }, names) {
     score: share(placed.reduce((sum, point) => sum + confidence(point), 0) / placed.length),
     keypoint_confidence: all.map(confidence),
     keypoint_unmatched: placed.some((point) => typeof point.unmatched === "number") ? all.map(unmatched) : null,
+    keypoint_foreground: placed.some((point) => typeof point.foreground === "number") ? all.map(foreground) : null,
     needs_review: all.some(review),
     review_keypoints: names.filter((_, index) => review(all[index])),
     corrected: all.map((point) => Boolean(point?.corrected)),

@@ -21,6 +21,7 @@ const view = new PairView({
     showPoints(find("points"), find("no-points"), view);
     updateExports();
     if (!view.pair) find("pose").textContent = "";
+    else if (tab === "tab-matches") attempt(() => matches.open());
   },
   onPair: () => { showStatus(); openTab(); },
   drawExtra: (pen, stage, side) => {
@@ -36,8 +37,7 @@ const scales = new ScalesPanel(view, getModel);
 const kernel = new KernelPanel(getModel);
 
 function openTab() {
-  const panels = { "tab-warp": warp, "tab-scales": scales, "tab-kernel": kernel };
-  if (tab === "tab-matches") matches.update();
+  const panels = { "tab-warp": warp, "tab-matches": matches, "tab-scales": scales, "tab-kernel": kernel };
   if (panels[tab] && (view.pair || tab === "tab-kernel")) attempt(() => panels[tab].open());
   view.paint();
 }

@@ -2,7 +2,7 @@
 import { ask } from "./api.js";
 import { attempt } from "./notice.js";
 import { clamp } from "./pair.js";
-import { fit } from "./stage.js";
+import { colour, drawPin, fit } from "./stage.js";
 
 export class WarpPanel {
   constructor(view) {
@@ -44,20 +44,44 @@ export class MatchesPanel {
   constructor(view) {
     this.view = view;
     this.slider = document.getElementById("threshold");
+    this.things = document.getElementById("things");
     this.slider.addEventListener("input", () => this.update());
+    this.things.addEventListener("change", () => attempt(() => this.open()));
+  }
+
+  /** Ask which matches belong to which thing of the target, and where the kept points lie on each; or forget it. */
+  async open() {
+    const { view } = this, things = Number(this.things.value);
+    const kept = JSON.stringify(view.points.map(({ source }) => [source.x, source.y].map((value) => Number(value.toFixed(2)))));
+    const wanted = things && view.pair ? `${things} ${kept}` : "";
+    if (this.known !== view.pair || this.told !== wanted) {
+      if (this.known !== view.pair || !wanted) Object.assign(this, { matches: view.pair?.matches(300) ?? [], kept: [] });
+      Object.assign(this, { known: view.pair, told: wanted });
+      if (wanted) {
+        const pair = view.pair, isOld = () => view.pair !== pair || this.told !== wanted;
+        await new Promise((done) => { setTimeout(done, 100); }); // while a point is dragged, nothing is asked
+        if (isOld()) return;
+        const ask = async (what) => (await (await view.question(`matches?instances=${things}&${what}`)).json()).matches;
+        const found = await Promise.all([ask("top=100"), kept === "[]" ? [] : ask(`points=${encodeURIComponent(kept)}`)]);
+        if (isOld()) return;
+        [this.matches, this.kept] = found;
+      }
+    }
+    this.update();
   }
 
   /** The matches to draw now, the most confident first. */
   chosen() {
-    if (!this.view.pair) return [];
-    if (this.known !== this.view.pair) { this.known = this.view.pair; this.matches = this.view.pair.matches(300); }
+    if (!this.view.pair || this.known !== this.view.pair) return [];
     const threshold = Number(this.slider.value);
     return this.matches.filter((match) => match.confidence >= threshold);
   }
 
   update() {
+    const all = this.matches?.length ?? 0, count = Math.max(0, ...(this.matches ?? []).map((match) => match.instance ?? 0));
     document.getElementById("threshold-value").textContent = Number(this.slider.value).toFixed(2);
-    document.getElementById("match-count").textContent = `${this.chosen().length} of ${Math.min(300, this.matches?.length ?? 0)}`;
+    document.getElementById("match-count").textContent = `${this.chosen().length} of ${all}`;
+    document.getElementById("things-found").textContent = count ? `${count} ${count === 1 ? "thing" : "things"} found` : "";
     this.view.paint();
   }
 
@@ -67,8 +91,13 @@ export class MatchesPanel {
     for (const match of this.chosen()) {
       const [x, y] = stage.toCanvas(...match[side]);
       const hue = 360 * match.source[0] / width, light = 35 + 35 * match.source[1] / height;
-      dot(pen, x, y, radius, `hsl(${hue} 85% ${light}%)`);
+      dot(pen, x, y, radius, match.instance ? colour(match.instance - 1) : `hsl(${hue} 85% ${light}%)`);
     }
+    if (side === "source" || this.known !== this.view.pair) return;
+    this.kept.forEach((match, row) => {
+      const number = row % (this.kept.length / this.kept.at(-1).instance); // the points of one thing after the other
+      drawPin(pen, ...stage.toCanvas(...match.target), number, { shade: colour(match.instance - 1) });
+    });
   }
 }
 

@@ -91,16 +91,16 @@ export function fit(picture, width, height, margin = 10) {
   return [(width - picture.width * scale) / 2, (height - picture.height * scale) / 2, scale];
 }
 
-export function drawPin(pen, x, y, number, { faint = false, chosen = false } = {}) {
+export function drawPin(pen, x, y, number, { faint = false, chosen = false, shade = colour(number) } = {}) {
   pen.globalAlpha = faint ? 0.55 : 1;
   pen.beginPath();
   pen.arc(x, y, chosen ? 13 : 11, 0, 2 * Math.PI);
-  pen.fillStyle = colour(number);
+  pen.fillStyle = shade;
   pen.fill();
   pen.lineWidth = 2;
   pen.strokeStyle = "#fff";
   pen.stroke();
-  pen.fillStyle = ink(colour(number));
+  pen.fillStyle = ink(shade);
   pen.font = "700 12px system-ui, sans-serif";
   pen.textAlign = "center";
   pen.textBaseline = "middle";

@@ -1,0 +1,74 @@
+"""Keypoints that nothing is trained on: read from a file, and scored alone."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from chmnet.cli.main import app
+from chmnet.data import load_pairs
+from chmnet.data.held_out import EVERY, choose_keypoints, read_held_out
+from chmnet.data.pairs import AnnotatedImage, Pair
+from chmnet.errors import ConfigError, InputError
+from tests.data import trees
+
+NAMES = ("nose", "ear", "tail")
+POINTS = np.arange(6.0).reshape(3, 2)
+PAIR = Pair("a-b", "cat", AnnotatedImage(Path("a.jpg"), POINTS), AnnotatedImage(Path("b.jpg"), POINTS + 9), NAMES)
+
+
+def test_lists_hold_names_by_category(tmp_path: Path) -> None:
+    file = tmp_path / "held-out.toml"
+    file.write_text('cat = ["tail"]\nevery-category = ["ear"]\n')
+    assert read_held_out(file) == {"cat": {"tail"}, EVERY: {"ear"}}
+
+
+def test_wrong_lists_of_held_out_keypoints(tmp_path: Path) -> None:
+    file = tmp_path / "held-out.toml"
+    with pytest.raises(ConfigError, match=r"cannot read the configuration .*held-out\.toml"):
+        read_held_out(str(file))
+    file.write_text('cat = "tail"\n')
+    with pytest.raises(ConfigError, match="cat must be a list of names"):
+        read_held_out(str(file))
+
+
+def test_held_out_keypoints_and_the_others_are_complementary() -> None:
+    names = {"cat": frozenset(["tail"]), EVERY: frozenset(["ear"]), "dog": frozenset(["nose"])}
+    only, others = (choose_keypoints(PAIR, names, held_out) for held_out in (True, False))
+    assert only.keypoint_names == ("ear", "tail")
+    assert others.keypoint_names == ("nose",)
+    np.testing.assert_array_equal(only.target.keypoints, POINTS[1:] + 9)
+    np.testing.assert_array_equal(others.source.keypoints, POINTS[:1])
+
+
+def test_keypoints_without_names_cannot_be_held_out() -> None:
+    with pytest.raises(InputError, match="its keypoints have no names"):
+        choose_keypoints(Pair("a-b", "cat", PAIR.source, PAIR.target), {}, held_out=True)
+
+
+def test_the_command_scores_held_out_keypoints_alone(tmp_path: Path) -> None:
+    root = trees.make_animal_pose(tmp_path)
+    file = tmp_path / "held-out.toml"
+    file.write_text(f'every-category = ["{trees.ANIMAL_NAMES[0]}"]\n')
+    command = ["evaluate", "--dataset", "animal-pose", "--root", str(root), "--model", "nearest-neighbour"]
+    command += ["--set", "image_size=[64, 64]", "--threshold", "bbox", "--option", "maximum_pairs=3"]
+    for option, word in (("--only-keypoints", "only"), ("--without-keypoints", "without")):
+        output = tmp_path / f"{word}.json"
+        result = CliRunner().invoke(app, [*command, option, str(file), "--json", str(output)])
+        assert result.exit_code == 0, (result.output, result.exception)
+        assert f"keypoints: {word} those of held-out.toml" in result.output
+        assert json.loads(output.read_text())["keypoints"] > 0
+    assert "keypoints:" not in CliRunner().invoke(app, command).output
+    both = CliRunner().invoke(app, [*command, "--only-keypoints", str(file), "--without-keypoints", str(file)])
+    assert isinstance(both.exception, InputError)
+    file.write_text('every-category = ["wing"]\n')
+    nothing = CliRunner().invoke(app, [*command, "--only-keypoints", str(file)])
+    assert "no pairs with the keypoints" in str(nothing.exception)
+
+
+def test_an_unknown_part_of_the_images(tmp_path: Path) -> None:
+    root = trees.make_coco(tmp_path)
+    with pytest.raises(InputError, match="images must be all, training or held-out, got 'some'"):
+        load_pairs("coco", root, "test", images="some")
