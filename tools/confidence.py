@@ -1,0 +1,77 @@
+"""What the confidence of matches and ``same_kind`` are worth on test pairs that no fit has seen.
+
+python tools/confidence.py --root datasets
+"""
+
+import random
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from PIL import Image, ImageOps
+
+from chmnet import Matcher
+from chmnet.data import load_pairs
+from chmnet.data.pairs import Pair
+from chmnet.evaluation.calibrate import thing_side
+from chmnet.metrics import hits
+from chmnet.metrics.reliability import reliability
+
+SURE = 0.8
+"""A wrong match above this confidence misleads a person."""
+
+
+def confidences(matcher: Matcher, pairs: list[Pair], mirrored: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Confidence of each keypoint's match, and whether it is within a tenth of the thing."""
+    confidence, right = [], []
+    for pair in pairs:
+        with Image.open(pair.target.path) as opened:
+            picture, truth = opened.convert("RGB"), pair.target.keypoints
+        if mirrored:
+            picture = ImageOps.mirror(picture)
+            truth = np.column_stack([picture.width - truth[:, 0], truth[:, 1]])
+        found = matcher.match(pair.source.path, picture).transfer(pair.source.keypoints)
+        confidence.append(found.confidence)
+        right.append(hits(np.linalg.norm(found.target - truth, axis=1), 0.1 * thing_side(pair.target)))
+    return np.concatenate(confidence).astype(np.float64), np.concatenate(right)
+
+
+def same_kind(matcher: Matcher, sets: list[list[Pair]], count: int) -> float:
+    """AUROC of ``same_kind``: of each set ``count`` of its pairs, and as many of two categories."""
+    generator, alike, different = random.Random(0), [], []
+    for pairs in sets:
+        alike += [(pair.source.path, pair.target.path) for pair in generator.sample(pairs, count)]
+        for _ in range(count):
+            first = generator.choice(pairs)
+            others = [pair for pair in pairs if _kind(pair) != _kind(first)]
+            different.append((first.source.path, generator.choice(others).target.path))
+    found = [np.array([matcher.match(*pair).same_kind for pair in group]) for group in (alike, different)]
+    return float(np.mean(found[0][:, None] > found[1]) + np.mean(found[0][:, None] == found[1]) / 2)
+
+
+def _kind(pair: Pair) -> str:
+    return pair.category.partition("(")[0]  # PF-WILLOW has car(G), car(M), car(S)
+
+
+def main(
+    root: Annotated[Path, typer.Option(help="Folder that holds PF-WILLOW, PF-PASCAL and SPair-71k-subset.")],
+    model: Annotated[str, typer.Option(help="Name or file of a model.")] = "chmnet-lite",
+) -> None:
+    """Print a row for each data set, matched upright, and one for pairs of the same kind or not."""
+    matcher = Matcher(model, poses="upright")
+    willow, pascal = load_pairs("pf-willow", root), load_pairs("pf-pascal", root)
+    spair = load_pairs("spair-71k", root / "SPair-71k-subset")
+    for name, pairs in (("PF-WILLOW", willow[::4]), ("SPair subset", spair[::2]), ("PF-PASCAL", pascal[::2])):
+        found = reliability(*confidences(matcher, pairs, mirrored=False))
+        confidence, right = confidences(matcher, pairs, mirrored=True)
+        typer.echo(
+            f"{name}, {len(pairs)} pairs: right {found.correct:.3f}, "
+            f"calibration error {found.calibration_error:.3f}, AUROC {found.auroc:.3f}; "
+            f"mirrored: wrong above {SURE} {(confidence[~right] > SURE).mean():.3f}"
+        )
+    typer.echo(f"same kind or not, 600 pairs, AUROC {same_kind(matcher, [willow, pascal], 150):.3f}")
+
+
+if __name__ == "__main__":
+    typer.run(main)
