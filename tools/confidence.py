@@ -1,9 +1,10 @@
-"""What the confidence of matches and ``same_kind`` are worth on test pairs that no fit has seen.
+"""What the confidence of matches, ``unmatched`` and ``same_kind`` are worth on test pairs that no fit has seen.
 
 python tools/confidence.py --root datasets
 """
 
 import random
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +21,8 @@ from chmnet.metrics.reliability import reliability
 
 SURE = 0.8
 """A wrong match above this confidence misleads a person."""
+BINS = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 1.01)
+"""Confidences whose shares of right matches are printed."""
 
 
 def confidences(matcher: Matcher, pairs: list[Pair], mirrored: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -50,6 +53,27 @@ def same_kind(matcher: Matcher, sets: list[list[Pair]], count: int) -> float:
     return float(np.mean(found[0][:, None] > found[1]) + np.mean(found[0][:, None] == found[1]) / 2)
 
 
+def hidden_parts(matcher: Matcher, pairs: list[Pair]) -> float:
+    """AUROC of ``unmatched``: keypoints that the target does not show against those that it does."""
+    shown, hidden = [], []
+    for pair in pairs:
+        if len(pair.unmatched):
+            result = matcher.match(pair.source.path, pair.target.path)
+            shown.append(result.unmatched_at(pair.source.keypoints))
+            hidden.append(result.unmatched_at(pair.unmatched))
+    probability = np.concatenate([*shown, *hidden])
+    return reliability(probability, np.arange(len(probability)) >= sum(map(len, shown))).auroc
+
+
+def print_bins(confidence: np.ndarray, right: np.ndarray) -> None:
+    """How many matches have which confidence, and how many of them are right."""
+    for low, high in pairwise(BINS):
+        here = (confidence >= low) & (confidence < high)
+        if here.any():
+            share = right[here].mean()
+            typer.echo(f"  {low:.1f} to {min(high, 1.0):.1f}: {here.sum():5} matches, {share:.0%} right")
+
+
 def _kind(pair: Pair) -> str:
     return pair.category.partition("(")[0]  # PF-WILLOW has car(G), car(M), car(S)
 
@@ -63,13 +87,17 @@ def main(
     willow, pascal = load_pairs("pf-willow", root), load_pairs("pf-pascal", root)
     spair = load_pairs("spair-71k", root / "SPair-71k-subset")
     for name, pairs in (("PF-WILLOW", willow[::4]), ("SPair subset", spair[::2]), ("PF-PASCAL", pascal[::2])):
-        found = reliability(*confidences(matcher, pairs, mirrored=False))
+        upright = confidences(matcher, pairs, mirrored=False)
+        found = reliability(*upright)
         confidence, right = confidences(matcher, pairs, mirrored=True)
         typer.echo(
             f"{name}, {len(pairs)} pairs: right {found.correct:.3f}, "
             f"calibration error {found.calibration_error:.3f}, AUROC {found.auroc:.3f}; "
             f"mirrored: wrong above {SURE} {(confidence[~right] > SURE).mean():.3f}"
         )
+        print_bins(*upright)
+    animals = load_pairs("animal-pose", root, "test", maximum_pairs=100)
+    typer.echo(f"hidden or shown, {len(animals)} pairs of Animal-Pose, AUROC {hidden_parts(matcher, animals):.3f}")
     typer.echo(f"same kind or not, 600 pairs, AUROC {same_kind(matcher, [willow, pascal], 150):.3f}")
 
 
