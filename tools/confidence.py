@@ -62,7 +62,7 @@ def hidden_parts(matcher: Matcher, pairs: list[Pair]) -> float:
             shown.append(result.unmatched_at(pair.source.keypoints))
             hidden.append(result.unmatched_at(pair.unmatched))
     probability = np.concatenate([*shown, *hidden])
-    return reliability(probability, np.arange(len(probability)) >= sum(map(len, shown))).auroc
+    return reliability(probability, np.arange(len(probability)) >= sum(len(each) for each in shown)).auroc
 
 
 def print_bins(confidence: np.ndarray, right: np.ndarray) -> None:
