@@ -132,10 +132,10 @@ def test_data_from_the_environment(
     ran: list[tuple[str, str, bool]], tmp_path: Path, root: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CHMNET_DATA", str(root))
-    weights = tmp_path / "r50 weights.pt"
+    weights = tmp_path / "resnet weights.pt"
     weights.write_text("")
     assert run("experiment", "main", "--resnet50", weights, "-o", tmp_path / "out")[0] == 0
-    command = "chmnet experiment main --root datasets --resnet50 'r50 weights.pt' -o out"
+    command = "chmnet experiment main --root datasets --resnet50 'resnet weights.pt' -o out"
     assert ran == [("main", command, False)]
 
 

@@ -50,6 +50,13 @@ def test_real_data_is_scored_by_its_own_protocols(real: Setting) -> None:
     assert real.seeds(3) == (0, 1, 2)
 
 
+def test_the_subset_of_spair_is_a_benchmark_where_it_is_there(real: Setting) -> None:
+    trees.make_spair(real.root / "SPair-71k-subset")
+    found = Setting.real(real.root).benchmarks["spair-71k"]
+    assert found.label == "SPair 360-pair subset"
+    assert found.protocol == DEFAULT_PROTOCOLS["spair-71k"]
+
+
 @pytest.mark.parametrize("missing", ["PF-PASCAL", "PF-WILLOW"])
 def test_both_benchmarks_are_needed(missing: str, real: Setting) -> None:
     (real.root / missing).rename(real.root / "elsewhere")
@@ -229,7 +236,7 @@ def test_models_on_resnet50_need_its_weights(tmp_path: Path, store: Store) -> No
     both = main_table.models(Store(tmp_path, store.setting, resnet50="weights.pt"))
     assert list(both)[: len(without)] == list(without)
     added = [both[title] for title in both if title not in without]
-    assert len(added) == 3
+    assert len(added) == 2
     assert {model.backbone_weights for model in added} == {"weights.pt"}
     assert len({model.label for model in both.values()}) == len(both)
 

@@ -77,7 +77,7 @@ def test_a_checkpoint_of_version_0_1_takes_its_frozen_backbone_from_the_first_mo
 
 
 def test_start_from_a_model_without_its_backbone(tmp_path: Path) -> None:
-    """As ``chmnet-r50`` is: the run's ``backbone_weights`` are those that the model needs."""
+    """The run's ``backbone_weights`` are those that the model needs."""
     train(tiny_config("epochs=1", "backbone_weights=package"), tmp_path / "first")
     start = tmp_path / "head.safetensors"
     save_model(load_model_file(tmp_path / "first" / LAST), start, backbone_weights="somebody's")

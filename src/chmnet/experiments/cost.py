@@ -19,7 +19,6 @@ CONFIGS: dict[str, ModelConfig] = {
         "paper", matching={"kind": "consensus"}, correlation={"scales": [1.0], "reduction": 0}
     ),
     "paper, EfficientNet-Lite0": ModelConfig.preset("paper", backbone=BackboneConfig("efficientnet-lite0")),
-    "chmnet-r50": MODELS["chmnet-r50"].config,
     "chmnet-lite": MODELS["chmnet-lite"].config,
 }
 QUICK = (PAPER, "chmnet-lite")

@@ -17,7 +17,7 @@ RESNET50 = "resnet50"
 
 
 def models(store: Store) -> dict[str, Model]:
-    """Baselines and trained models; those on ResNet-50 if its weights are given.
+    """Baselines and the trained model; baselines on ResNet-50 too if its weights are given.
 
     Labels are those of other experiments: they name the files of predictions, which all share.
     """
@@ -31,7 +31,6 @@ def models(store: Store) -> dict[str, Model]:
         found |= {
             nearest: Model(nearest, "nearest-neighbour", RESNET50, weights),
             prior: Model(prior, "hough-prior", RESNET50, weights),
-            "chmnet-r50": Model("chmnet-r50", "chmnet-r50", backbone_weights=weights),
         }
     return found
 

@@ -19,11 +19,8 @@ POINTS_SHOWN = 12
 
 
 def models(store: Store) -> dict[str, Model]:
-    """Networks that vote over scales."""
-    found = {"CHM, EfficientNet-Lite0": store.trained("psi-6d")}
-    if store.resnet50:
-        found["chmnet-r50"] = Model("chmnet-r50", "chmnet-r50", backbone_weights=store.resnet50)
-    return found
+    """The network that votes over scales."""
+    return {"CHM, EfficientNet-Lite0": store.trained("psi-6d")}
 
 
 def measure(store: Store) -> Figures:

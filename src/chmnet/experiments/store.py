@@ -35,6 +35,8 @@ Track = Callable[[Sequence[Pair]], Iterable[Pair]]
 
 CHANNELS = (1, 4, 16)
 """Numbers of channels that are compared unless others are asked for; the paper has 2 and 8 as well."""
+SPAIR_SUBSET = "SPair-71k-subset"
+"""Folder of 360 test pairs in the layout of SPair-71k, below the folder of the data sets."""
 QUICK_CATEGORIES = 2
 QUICK_RECIPE: dict[str, Any] = {
     **RECIPE,
@@ -72,19 +74,21 @@ class Setting:
 
     @staticmethod
     def real(root: Path) -> "Setting":
-        """PF-PASCAL and PF-WILLOW, below a root.
+        """PF-PASCAL and PF-WILLOW below a root, and the 360-pair subset of SPair-71k where it is there.
 
         Raises:
-            InputError: one of the folders is missing.
+            InputError: one of the first two folders is missing.
         """
-        labels = {"pf-pascal": "PF-PASCAL", "pf-willow": "PF-WILLOW"}
-        for name in labels:
-            data.find_dataset(name, root, "test")
-        return Setting(
-            {name: Benchmark(label, name, root, DEFAULT_PROTOCOLS[name]) for name, label in labels.items()},
-            root,
-            RECIPE,
-        )
+        places = {"pf-pascal": ("PF-PASCAL", root), "pf-willow": ("PF-WILLOW", root)}
+        if (root / SPAIR_SUBSET).is_dir():
+            places["spair-71k"] = ("SPair 360-pair subset", root / SPAIR_SUBSET)
+        for name, (_, folder) in places.items():
+            data.find_dataset(name, folder, "test")
+        benchmarks = {
+            name: Benchmark(label, name, folder, DEFAULT_PROTOCOLS[name])
+            for name, (label, folder) in places.items()
+        }
+        return Setting(benchmarks, root, RECIPE)
 
     @staticmethod
     def synthetic(folder: Path) -> "Setting":

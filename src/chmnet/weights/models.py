@@ -381,7 +381,6 @@ _PRIOR = ModelConfig(
 
 MODELS: dict[str, KnownModel] = {
     "chmnet-lite": KnownModel("chmnet-lite.safetensors"),
-    "chmnet-r50": KnownModel("chmnet-r50.safetensors"),
     "hough-prior": KnownModel(
         "", _PRIOR, "EfficientNet-Lite0 features, Gaussian Hough votes, nothing learned", HoughPrior()
     ),
