@@ -17,6 +17,7 @@ from chmnet import Matcher, MatchResult, TransferConfig, load_model
 from chmnet.cli.main import app
 from chmnet.config import CorrelationConfig
 from chmnet.data.examples import PAIRS
+from chmnet.metrics import hits
 from chmnet.nn import HoughMatching
 from chmnet.nn.chmnet import Pyramid
 from chmnet.ops import conv_nd
@@ -26,6 +27,7 @@ from chmnet.viz import (
     blend,
     contact_sheet,
     draw_confidence,
+    draw_errors,
     draw_heat,
     draw_kernels,
     draw_keypoints,
@@ -53,6 +55,7 @@ def main(folder: Path) -> None:
         "matches.jpg": shown_pairs(matcher),
         "warp.jpg": shown_warp(donkey),
         "looks.jpg": looks(donkey),
+        "errors.jpg": best_to_worst(matcher),
         "poses.jpg": tried_poses(),
         "place.jpg": found_place(),
         "instances.jpg": several_things(matcher),
@@ -106,6 +109,21 @@ def looks(result: MatchResult) -> Image.Image:
         "the donkey warped onto the zebra, and blended with it",
     ]
     return contact_sheet(drawn, captions, columns=2, side=None)
+
+
+def best_to_worst(matcher: Matcher) -> Image.Image:
+    """Every example pair with points that a person marked in both pictures, the best pair first."""
+    drawn = []
+    for pair in PAIRS:
+        result = matcher.match(EXAMPLES / pair.source, EXAMPLES / pair.target)
+        both_show = [(point, there) for point, there in zip(pair.points, pair.targets, strict=True) if there]
+        points, truth = (np.array(side, dtype=float) for side in zip(*both_show, strict=True))
+        found = result.locate(points)
+        errors = np.linalg.norm(found - truth, axis=1) / max(result.target_size)
+        caption = f"{hits(errors, 0.05).sum()} and {hits(errors, 0.1).sum()} of {len(errors)}"
+        drawn.append((errors.mean(), draw_errors(*both(result), points, found, truth), caption))
+    drawn.sort(key=lambda row: row[0])
+    return contact_sheet([row[1] for row in drawn], [row[2] for row in drawn], columns=2, side=None)
 
 
 def tried_poses() -> Image.Image:
