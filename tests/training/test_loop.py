@@ -180,6 +180,18 @@ def test_early_stop_and_going_on_with_more_epochs(tmp_path: Path) -> None:
     assert train(config.replace(epochs=3, patience=0), tmp_path, resume=True).epoch == 3
 
 
+def test_a_run_that_is_shortened_to_where_it_stands_is_finished(tmp_path: Path) -> None:
+    """Stopped in its second epoch and resumed with one only: the weights of then are written, and validated."""
+    config = tiny_config("epochs=3", "validate_every=3")
+    with pytest.raises(StopError):
+        train(config, tmp_path / "parts", report=stop_at(3))
+    progress = train(config.replace(epochs=1), tmp_path / "parts", resume=True)
+    assert progress.finished
+    assert progress.validated_step == progress.step == 2
+    train(config.replace(epochs=1), tmp_path / "whole")
+    assert_same_weights(tmp_path / "whole" / LAST, tmp_path / "parts" / LAST)
+
+
 def test_best_weights_are_kept_beside_the_last(tmp_path: Path) -> None:
     progress = train(tiny_config("learning_rate=1.0", "epochs=3"), tmp_path)
     notes = json.loads(read_tensors(tmp_path / BEST)[1]["notes"])["training"]

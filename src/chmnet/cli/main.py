@@ -7,6 +7,7 @@ import typer
 
 from chmnet import __version__
 from chmnet.cli import data
+from chmnet.cli.average import average
 from chmnet.cli.benchmark import benchmark
 from chmnet.cli.calibrate import calibrate
 from chmnet.cli.convert import convert
@@ -40,6 +41,7 @@ for command in (
     calibrate,
     probe,
     train,
+    average,
     serve,
     models,
     kernels,

@@ -193,14 +193,16 @@ class Run:
         while progress.epoch < config.epochs and not progress.finished:
             self._epoch()
             progress.epoch, progress.batch = progress.epoch + 1, 0
-            last = progress.epoch == config.epochs
-            if last or progress.epoch % config.validate_every == 0:
+            if progress.epoch == config.epochs or progress.epoch % config.validate_every == 0:
                 self._validate()
-            progress.finished = last or 0 < config.patience <= progress.stale
-            if progress.finished:
-                with self._weights_to_show():
-                    self._save_model(LAST)
+            progress.finished = 0 < config.patience <= progress.stale
             self._save()
+        if progress.validated_step < progress.step:  # a run that was shortened to where it stood
+            self._validate()
+        with self._weights_to_show():
+            self._save_model(LAST)
+        progress.finished = True
+        self._save()
         self.accelerator.wait_for_everyone()
         return progress
 
