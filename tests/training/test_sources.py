@@ -13,6 +13,7 @@ from chmnet.pictures import Picture, View
 from chmnet.training.config import AugmentationConfig, SourceConfig, TrainingConfig
 from chmnet.training.datasets import epoch_plan, open_sources, without_test_pairs
 from chmnet.training.sources import (
+    LEAST_EXTENT,
     SMALLEST,
     AnnotatedSource,
     ColouredView,
@@ -250,6 +251,19 @@ def test_pictures_are_reduced_on_others_of_another_category(tmp_path: Path) -> N
         assert np.abs(made.source_points).max() <= 1
 
 
+def test_reduced_keypoints_keep_an_extent(tmp_path: Path) -> None:
+    def smallest(width: float) -> float:
+        points = np.array([[-width / 2, 0.0], [width / 2, 0.0]])
+        source = annotated(tmp_path, reduce=1)
+        view = ColouredView(View.of(tmp_path / "a.jpg"))
+        made = [source._reduce(view, points, "cat", np.random.default_rng(seed)) for seed in range(200)]
+        return min(float(np.ptp(each.place(points), axis=0).max()) / 2 for each in made)
+
+    assert smallest(2.0) == pytest.approx(SMALLEST, rel=0.05)  # of the frame, whose sides are 2 long
+    assert smallest(0.8) == pytest.approx(LEAST_EXTENT, rel=0.05)
+    assert smallest(0.2) == pytest.approx(0.1)  # already less: stays as it is
+
+
 def test_pictures_of_a_single_category_are_reduced_too(tmp_path: Path) -> None:
     made = annotated(tmp_path, reduce=1).pair(0, GENERATOR)
     assert isinstance(made.target, ReducedView)
@@ -417,6 +431,15 @@ def test_a_list_of_pictures_without_pf_pascal(tmp_path: Path) -> None:
     root = trees.make_pf_willow(tmp_path)
     data.write_list(data.load_pairs("pf-willow", root), tmp_path / "pairs.json", root)
     assert len(open_one(root, dataset="list", path=str(tmp_path / "pairs.json"))) == 2
+
+
+def test_pictures_of_a_list_may_lie_in_a_folder_below_the_root(tmp_path: Path) -> None:
+    root = trees.make_pf_willow(tmp_path / "willow")
+    data.write_list(data.load_pairs("pf-willow", root), tmp_path / "pairs.json", root)
+    folder = str(root.relative_to(tmp_path))
+    assert len(open_one(tmp_path, dataset="list", path=str(tmp_path / "pairs.json"), folder=folder)) == 2
+    with pytest.raises(InputError, match="image"):
+        open_one(tmp_path, dataset="list", path=str(tmp_path / "pairs.json"))
 
 
 def test_a_list_needs_a_path_and_a_root(tmp_path: Path) -> None:
