@@ -20,6 +20,7 @@ help:
 
 # torch goes first and pinned, so that nothing else pulls in its GPU packages.
 $(SETUP): pyproject.toml constraints.txt $(wildcard native/*)
+	@echo "setting up .venv: PyTorch and the tools, 1.7 GB on disk; once, one to five minutes"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,train,web]"

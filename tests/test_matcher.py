@@ -386,3 +386,15 @@ def test_each_animal_of_a_herd_is_matched_by_itself(herd: Path) -> None:
     assert (np.diff([group.confidence.mean() for group in groups]) < 0).all()
     alone = matcher.match(EXAMPLES / "donkey.png", EXAMPLES / "zebra.png")
     assert len(alone.matches(10, instances=4)) == 1
+
+
+def test_no_poses_are_not_the_default_poses() -> None:
+    matcher = Matcher("nearest-neighbour")
+    with pytest.raises(InputError, match="poses must be upright, mirror or any, got ''"):
+        matcher.match(EXAMPLES / "donkey.png", EXAMPLES / "zebra.png", poses="")
+
+
+def test_a_view_chooses_the_pose() -> None:
+    view = chmnet.View(Picture(EXAMPLES / "zebra.png"), mirrored=True)
+    result = Matcher("nearest-neighbour").match(EXAMPLES / "donkey.png", view)
+    assert (result.target.mirrored, result.pose_probability) == (True, None)

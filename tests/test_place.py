@@ -7,8 +7,9 @@ import pytest
 import torch
 from PIL import Image
 
-from chmnet import Matcher
+from chmnet import Matcher, place
 from chmnet.errors import InputError
+from chmnet.features import Features, Fingerprint
 from chmnet.pictures import Picture, View
 from chmnet.place import agreement, mass_box, template_boxes, view_part, vote_masses
 from tests.conftest import REPOSITORY
@@ -114,3 +115,19 @@ def test_features_alone_are_matched_as_they_are(matcher: Matcher) -> None:
     blind = [replace(side, view=View(Picture(None, side.view.picture.size))) for side in sides]
     result = matcher.match(blind[0], blind[1], place="found")
     assert (result.source.area, result.target.area) == (None, None)
+
+
+@pytest.mark.parametrize("gain", [place.BETTER - 0.05, place.BETTER + 0.05])
+def test_a_part_must_agree_much_better_than_the_whole(monkeypatch: pytest.MonkeyPatch, gain: float) -> None:
+    whole = View.of(np.zeros((40, 40), dtype=np.uint8))
+    part = replace(whole, area=(0, 0, 20, 20))
+    monkeypatch.setattr(place, "_best_window", lambda first, second, *_: (0.4 * gain, part))
+
+    def look(view: View, branch: str, share: float) -> Features:
+        return Features((torch.ones(1, 1, 2, 2),), (2, 2), view, Fingerprint(""), branch)
+
+    side = look(whole, "source", 1.0)
+    found = place._search(side, side, look, lambda *_: torch.full((1, 1, 2, 2, 2, 2), 0.4), enough=0.1)
+    assert (found is not None) == (gain > place.BETTER)
+    if found is not None:
+        assert part in (found[0].view, found[1].view)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from chmnet.errors import ChmnetError
     from chmnet.matcher import Matcher, match
     from chmnet.nn.chmnet import CHMNet
+    from chmnet.pictures import View
     from chmnet.result import Matches, MatchResult
     from chmnet.weights import load_model, save_model
 
@@ -25,6 +26,7 @@ _HOMES = {
     "Matches": "chmnet.result",
     "ModelConfig": "chmnet.config",
     "TransferConfig": "chmnet.config",
+    "View": "chmnet.pictures",
     "load_model": "chmnet.weights",
     "match": "chmnet.matcher",
     "save_model": "chmnet.weights",
@@ -39,6 +41,7 @@ __all__ = [
     "Matches",
     "ModelConfig",
     "TransferConfig",
+    "View",
     "load_model",
     "match",
     "save_model",

@@ -12,15 +12,18 @@ from hypothesis.extra.numpy import arrays
 from chmnet.annotation.choice import (
     AGREEMENT,
     BANDWIDTH,
+    QUALITY_SCALE,
     WITHOUT_COUNTERPART,
     Guess,
     agreement,
+    agrees,
     choose,
     deformation,
     exchange_sides,
     make_guess,
     match_quality,
 )
+from chmnet.annotation.joining import ScoreMaps, join_maps, score_maps
 from chmnet.annotation.records import UPRIGHT, Pose
 from chmnet.config import CalibrationConfig, TransferConfig
 from chmnet.data.pairs import mirrored_rows
@@ -32,8 +35,20 @@ CORNERS = np.array([[10.0, 10.0], [60.0, 10.0], [60.0, 40.0], [10.0, 40.0]])
 NAN = np.full(2, np.nan)
 
 
+VIEW = View.of(np.zeros((100, 100, 3), dtype=np.uint8))
+SHARP = TransferConfig(temperature=0.001)
+
+
 def guess(points: np.ndarray, quality: float, confidence: float = 0.8, pose: Pose = UPRIGHT) -> Guess:
     return Guess(points, np.where(np.isnan(points).any(axis=1), 0.0, confidence), quality, pose)
+
+
+def scored(one: Guess, score: float = 0.5, view: View = VIEW) -> Guess:
+    """The guess with maps that have this score at the grid position nearest to each keypoint."""
+    maps = torch.zeros(len(one.points), 51, 51)
+    cells = ((view.from_picture(np.nan_to_num(one.points)) + 1) * 25).round().astype(int)
+    maps[np.arange(len(cells)), cells[:, 1], cells[:, 0]] = score
+    return one._replace(maps=ScoreMaps(maps, view, SHARP))
 
 
 def test_hidden_keypoints_are_those_of_the_best_example() -> None:
@@ -65,26 +80,62 @@ def test_best_example_is_taken_whole_where_others_contradict_it() -> None:
     assert (found.category, found.sources, found.pose) == ("cat", (1,), pose)
 
 
-def test_agreeing_examples_are_joined_as_computed_by_hand() -> None:
-    other = CORNERS + np.array([[2, 0], [2, 0], [2, 0], [1, 1]])
-    first, second = guess(CORNERS, 1.0, 0.8), guess(other, 0.5, 0.4)
+def test_scores_of_agreeing_examples_are_added_and_read_once() -> None:
+    far = CORNERS + np.array([[40, 0], [0, 0], [0, 0], [0, 0]])
+    first, second = scored(guess(CORNERS, 1.0, 0.8)), guess(far, 0.0, 0.6)
+    even = np.exp(1 / QUALITY_SCALE)
+    for score, place, confidence in ((0.45 * even, CORNERS[0], 0.8), (0.55 * even, far[0], 0.6)):
+        found = choose("cat", [[scored(second, score)], [first]])
+        assert found.sources == (1, 0)
+        np.testing.assert_allclose(found.points, [place, *CORNERS[1:]], atol=1.5)
+        assert found.confidence[0] == pytest.approx(confidence, abs=0.02)
+    both = choose("cat", [[guess(CORNERS, 1.0)], [second]])  # nobody knows the scores
+    np.testing.assert_array_equal(both.points, CORNERS)
+
+
+def test_keypoints_say_what_the_example_knows_that_found_their_place() -> None:
+    far = CORNERS + np.array([[40, 0], [0, 0], [0, 0], [0, 0]])
+    first = scored(guess(CORNERS, 1.0))._replace(foreground=np.full(4, 0.9), unmatched=np.full(4, 0.1))
+    second = scored(guess(far, 0.0), 2.0)._replace(foreground=np.full(4, 0.7), unmatched=np.full(4, 0.3))
     found = choose("cat", [[first], [second]])
-    assert found.sources == (0, 1)
-    unit = BANDWIDTH * (50 + 51) / 2
-    near = np.exp(-((2 / unit) ** 2) / 2)
-    assert found.points[0, 0] == pytest.approx(10 + 2 * 0.4 * near / (0.8 + 0.4 * near))
-    assert found.confidence[0] == pytest.approx((0.64 + 0.16 * near) / 1.2)
+    assert found.foreground is not None
+    assert found.unmatched is not None
+    assert (found.foreground[0], found.unmatched[0]) == (0.7, 0.3)
 
 
-def test_one_point_elsewhere_stays_with_the_best_and_is_trusted_less() -> None:
-    shape = np.concatenate([CORNERS, CORNERS + 12])
-    other = shape.copy()
-    other[0] += 45
-    found = choose("cat", [[guess(shape, 1.0)], [guess(other, 0.5)]])
-    assert found.sources == (0, 1)
-    np.testing.assert_allclose(found.points[0], shape[0], atol=0.1)
-    assert found.confidence[0] == pytest.approx(0.4, abs=0.01)
-    assert found.confidence[1] == pytest.approx(0.8, abs=0.01)
+def test_confidence_falls_with_the_distance_from_what_was_found_alone() -> None:
+    middle = CORNERS + np.array([[10, 0], [0, 0], [0, 0], [0, 0]])
+    maps = scored(guess(middle, 0.0)).maps
+    ones = [guess(CORNERS + shift, quality)._replace(maps=maps) for shift, quality in ((0, 1.0), ([15, 0], 0.0))]
+    found = choose("cat", [[one] for one in ones])
+    unit = BANDWIDTH * 50  # 5 pixels from the place of the second, 10 from that of the first
+    assert found.confidence[0] == pytest.approx(0.8 * np.exp(-((5 / unit) ** 2) / 2), abs=0.03)
+
+
+def test_maps_of_other_views_of_the_target_are_joined_where_they_lie() -> None:
+    part = replace(VIEW, area=(0, 0, 70, 70))
+    best = scored(guess(CORNERS, 1.0))
+    for view in (mirrored(VIEW), part):
+        other = scored(guess(CORNERS, 0.5), 9.0, view)
+        np.testing.assert_allclose(choose("cat", [[best], [other]]).points, CORNERS, atol=1.5)
+    # what the best sees of the target outside of the other's view has no score there
+    maps = [scored(guess(CORNERS + 35, 0)).maps, scored(guess(CORNERS, 0.0), 0.1, part).maps]
+    assert maps[0] is not None
+    assert maps[1] is not None
+    found = join_maps([maps[0], maps[1]], np.ones((2, 4)), np.array([True, True, False, True]))
+    np.testing.assert_allclose(found[[0, 1, 3]], CORNERS[[0, 1, 3]] + 35, atol=1.5)
+    assert np.isnan(found[2]).all()
+
+
+def test_maps_alone_are_read_where_the_result_puts_the_points() -> None:
+    scores = torch.rand(1, 1, 6, 7, 8, 9, generator=torch.Generator().manual_seed(0))
+    view = mirrored(View.of(np.zeros((40, 60), dtype=np.uint8)))
+    result = MatchResult(scores, VIEW, view, TransferConfig(temperature=0.001, sampler="nearest"))
+    points = np.array([[20.0, 20.0], [70.0, 40.0]])
+    maps = score_maps(result, points)
+    assert maps.scores.shape == (2, 8, 9)
+    found = join_maps([maps], np.ones((1, 2)), np.array([True, True]))
+    np.testing.assert_allclose(found, result.locate(points), atol=0.05)
 
 
 def test_what_the_best_does_not_show_comes_from_those_that_agree_only() -> None:
@@ -98,20 +149,23 @@ def test_what_the_best_does_not_show_comes_from_those_that_agree_only() -> None:
     assert found.confidence[3] == 0
 
 
-@pytest.mark.parametrize(("confidence", "sources"), [(0.75, (0, 1)), (0.6, (0,))])
-def test_examples_without_a_common_keypoint_are_joined_where_both_are_confident(
-    confidence: float, sources: tuple[int, ...]
+@pytest.mark.parametrize(
+    ("confidence", "shift", "sources"), [(0.75, 0, (0, 1)), (0.6, 0, (0,)), (0.75, 95, (0,)), (0.75, 15, (0, 1))]
+)
+def test_examples_without_a_common_keypoint_are_joined_where_both_are_confident_and_near(
+    confidence: float, shift: float, sources: tuple[int, ...]
 ) -> None:
     first = guess(np.array([*CORNERS[:2], NAN]), 1.0)
-    second = guess(np.array([NAN, NAN, CORNERS[2]]), 0.5, confidence)
-    assert agreement(first, second) == agreement(second, first) == confidence
+    second = guess(np.array([NAN, NAN, CORNERS[2] + shift]), 0.5, confidence)
+    assert np.isnan(agreement(first, second))
+    assert agrees(first, second) == agrees(second, first) == (sources == (0, 1))
     found = choose("cat", [[first], [second]])
     assert found.sources == sources
     assert np.isnan(found.points[2]).all() == (sources == (0,))
 
 
 def test_example_that_shows_nothing_agrees_with_none() -> None:
-    assert agreement(guess(CORNERS, 1.0), guess(np.full((4, 2), np.nan), 0.5)) == 0
+    assert not agrees(guess(CORNERS, 1.0), guess(np.full((4, 2), np.nan), 0.5))
 
 
 places = arrays(np.float64, (4, 2), elements=st.floats(0, 100))
@@ -131,11 +185,12 @@ def test_places_stay_among_those_of_agreeing_examples(drawn: list[tuple[np.ndarr
     assert ((found.confidence >= 0) & (found.confidence <= 1 + 1e-9)).all()
 
 
-def test_pose_of_another_example_is_the_one_that_agrees() -> None:
-    best, wrong, right = guess(CORNERS, 1.0), guess(CORNERS[::-1], 0.9), guess(CORNERS + 1, 0.5)
+def test_each_example_counts_in_its_best_pose() -> None:
+    best, wrong, right = guess(CORNERS, 1.0), guess(CORNERS[::-1], 0.5), guess(CORNERS + 1, 0.9)
     found = choose("cat", [[wrong, right], [guess(CORNERS[[2, 3, 0, 1]], 0.2), best]])
     assert found.sources == (1, 0)
     assert (np.abs(found.points - CORNERS) < 1).all()
+    assert choose("cat", [[wrong, right._replace(quality=0.1)], [best]]).sources == (1,)
 
 
 def test_agreement_of_equal_and_of_far_guesses() -> None:

@@ -188,7 +188,7 @@ def test_a_mirrored_target_is_said_and_its_points_are_in_its_own_pixels(
     code, printed, complaint = run(*command)
     document = json.loads(printed)
     assert code == 0
-    assert complaint.startswith("the target was matched mirrored, ")
+    assert complaint.startswith("the target was mirrored before matching, ")
     assert complaint.endswith("% sure\n")
     assert document["pose"]["mirrored"]
     assert document["pose"]["turn"] == 0
@@ -197,9 +197,12 @@ def test_a_mirrored_target_is_said_and_its_points_are_in_its_own_pixels(
     code, printed, complaint = run(*command, "--poses", "upright")
     assert (code, complaint) == (0, "")
     assert json.loads(printed)["pose"] == {"mirrored": False, "turn": 0, "probability": None}
+    asked = json.loads(run(*command, "--mirrored")[1])
+    assert asked["pose"] == {"mirrored": True, "turn": 0, "probability": None}
+    assert asked["matches"][0]["target"] == document["matches"][0]["target"]
     command[2] = tmp_path / "t.png"
     code, printed, complaint = run(*command, "--poses", "any")
-    assert complaint.startswith("the target was matched turned by 270° counter-clockwise, ")
+    assert complaint.startswith("the target was turned by 90° clockwise before matching, ")
     assert json.loads(printed)["pose"]["turn"] == 270
 
 
@@ -226,14 +229,24 @@ def test_the_thing_is_found_and_answered_for_the_whole_picture(tmp_path: Path, r
     wide.paste(to_picture(DONKEY), (420, 250))
     wide.save(tmp_path / "wide.png")
     command = ["match", DONKEY, tmp_path / "wide.png", "--points", "60,50 150,80", "--json", "-"]
-    code, printed, _ = run(*command, "--place", "found")
+    code, printed, complaint = run(*command, "--place", "found")
     document = json.loads(printed)
     assert code == 0
     left, top, right, bottom = document["target_area"]
+    assert f"matched of wide.png: from ({left}, {top}) to ({right}, {bottom})\n" in complaint
+    assert "matched of donkey.png: " in complaint
     assert 300 < left < 480
     assert 150 < top < 310
     assert (right, bottom) > (560, 350)
     np.testing.assert_allclose([row["target"] for row in document["matches"]], [[480, 300], [570, 330]], atol=15)
+
+
+@pytest.mark.parametrize("text", ["", " ; "])
+def test_no_points_are_not_the_default_points(
+    pair: tuple[Path, Path], run: Run, small_model: str, text: str
+) -> None:
+    code, _, complaint = run("match", *pair, "--model", small_model, "--points", text)
+    assert_one_sentence(code, complaint, "--points names no point")
 
 
 def test_existing_outputs_stay_unless_allowed(

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from chmnet.cli.main import app
 from chmnet.data import load_pairs
-from chmnet.data.held_out import EVERY, choose_keypoints, read_held_out
+from chmnet.data.held_out import EVERY, check_names, choose_keypoints, read_held_out
 from chmnet.data.pairs import AnnotatedImage, Pair
 from chmnet.errors import ConfigError, InputError
 from tests.data import trees
@@ -48,6 +48,16 @@ def test_keypoints_without_names_cannot_be_held_out() -> None:
         choose_keypoints(Pair("a-b", "cat", PAIR.source, PAIR.target), {}, held_out=True)
 
 
+def test_names_that_no_keypoint_has_are_refused() -> None:
+    check_names([PAIR], {"cat": frozenset(["tail"]), EVERY: frozenset(["ear"]), "car": frozenset(["wheel"])})
+    with pytest.raises(InputError, match="'cat' has none called 'tial'; it has 'ear', 'nose', 'tail'"):
+        check_names([PAIR], {"cat": frozenset(["tail", "tial"])})
+    with pytest.raises(InputError, match=f"'{EVERY}' has none called 'wing'"):
+        check_names([PAIR], {EVERY: frozenset(["wing"])}, all_categories=True)
+    with pytest.raises(InputError, match="of 'car' are held out, but there is no such category; there are 'cat'"):
+        check_names([PAIR], {"car": frozenset(["wheel"])}, all_categories=True)
+
+
 def test_the_command_scores_held_out_keypoints_alone(tmp_path: Path) -> None:
     root = trees.make_animal_pose(tmp_path)
     file = tmp_path / "held-out.toml"
@@ -63,7 +73,11 @@ def test_the_command_scores_held_out_keypoints_alone(tmp_path: Path) -> None:
     assert "keypoints:" not in CliRunner().invoke(app, command).output
     both = CliRunner().invoke(app, [*command, "--only-keypoints", str(file), "--without-keypoints", str(file)])
     assert isinstance(both.exception, InputError)
-    file.write_text('every-category = ["wing"]\n')
+    for option in ("--only-keypoints", "--without-keypoints"):
+        file.write_text('every-category = ["wing"]\n')
+        misspelt = CliRunner().invoke(app, [*command, option, str(file)])
+        assert "has none called 'wing'" in str(misspelt.exception)
+    file.write_text('car = ["wheel"]\n')
     nothing = CliRunner().invoke(app, [*command, "--only-keypoints", str(file)])
     assert "no pairs with the keypoints" in str(nothing.exception)
 

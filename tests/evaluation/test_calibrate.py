@@ -306,6 +306,11 @@ def test_the_command(tmp_path: Path, model: CHMNet) -> None:
     assert "calibration error" in result.output
     config = json.loads(read_tensors(output)[1]["config"])
     assert len(config["calibration"]["match"]) == 14
+    assert not config["calibration"].get("pose")
+    posed = tmp_path / "posed.safetensors"
+    assert run(tmp_path / "model.safetensors", *data, "--poses", "-o", posed).exit_code == 0
+    fitted = json.loads(read_tensors(posed)[1]["config"])["calibration"]
+    assert (len(fitted["pose"]), len(fitted["place"])) == (5, 1)
     measured = run(output, *data, "--plot", tmp_path / "reliability.png", "--json", tmp_path / "figures.json")
     assert measured.exit_code == 0, measured.output
     figures = json.loads((tmp_path / "figures.json").read_text())

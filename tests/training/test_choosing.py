@@ -45,6 +45,17 @@ def test_held_out_keypoints_stay_out() -> None:
         choose_pairs([make_pair("a-b", names=())], SourceConfig(), None, hidden)
 
 
+def test_misspelt_keypoints_are_not_held_out_in_silence(tmp_path: Path) -> None:
+    root = trees.make_animal_pose(tmp_path)
+    configs = [SourceConfig(dataset="animal-pose"), SourceConfig(dataset="synthetic")]
+    name = trees.ANIMAL_NAMES[0]
+    assert len(open_sources(configs, root, 0, held_out={"cat": frozenset([name])})) == 2
+    with pytest.raises(InputError, match="'cat' has none called 'tial'"):
+        open_sources(configs, root, 0, held_out={"cat": frozenset([name, "tial"])})
+    with pytest.raises(InputError, match="of 'catt' are held out, but there is no such category"):
+        open_sources(configs, root, 0, held_out={"catt": frozenset([name])})
+
+
 def test_paths_below_the_root(tmp_path: Path) -> None:
     (tmp_path / "inside").mkdir()
     assert below_root("inside", tmp_path) == tmp_path / "inside"

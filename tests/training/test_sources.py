@@ -1,5 +1,6 @@
 """Where training pairs come from, and what never gets in."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from chmnet.pictures import Picture, View
 from chmnet.training.config import AugmentationConfig, SourceConfig, TrainingConfig
 from chmnet.training.datasets import epoch_plan, open_sources, without_test_pairs
 from chmnet.training.sources import (
+    LEAST_EXTENT,
     SMALLEST,
     AnnotatedSource,
     ColouredView,
@@ -221,14 +223,20 @@ def test_crop_moves_points_with_the_picture(tmp_path: Path) -> None:
     assert len(areas) > 3
 
 
-def test_reduced_pictures_take_their_points_with_them() -> None:
-    dots, corner = np.zeros((100, 100, 3), np.uint8), np.array([[1.0, -1.0]])
-    dots[:4, -4:] = 255  # at the upper right
-    view, black = (ColouredView(View.of(array)) for array in (dots, np.zeros_like(dots)))
-    for side, place in ((0.5, (0.0, 0.0)), (0.4, (1.0, 0.25)), (1.0, (0.5, 0.5))):
-        reduced = ReducedView(view, black, side, place)
-        row, column = divmod(int(reduced.tensor((200, 200)).sum(0).argmax()), 200)
-        np.testing.assert_allclose(reduced.place(corner)[0], [column / 100 - 1, row / 100 - 1], atol=0.09)
+@pytest.mark.parametrize("side", [0.37, 0.5, 0.803, 1.0])
+def test_reduced_pictures_take_their_points_with_them_exactly(side: float) -> None:
+    ramp = np.zeros((200, 200, 3), np.uint8)
+    ramp[..., 0], ramp[..., 1] = np.arange(200), np.arange(200)[:, None]  # each pixel says where it is
+    view, blue = ColouredView(View.of(ramp)), ColouredView(View.of(np.full_like(ramp, (0, 0, 255))))
+    for corner in ((0.0, 0.0), (1.0, 0.25), (0.337, 0.611)):
+        reduced = ReducedView(view, blue, side, corner)
+        drawn = 255 * reduced.tensor((120, 150)).numpy()
+        rows, columns = (drawn[2] == 0).nonzero()
+        assert len(rows) > 0.97 * side**2 * 120 * 150 - 300
+        points = np.stack([drawn[0] + 0.5, drawn[1] + 0.5], axis=-1)[rows, columns] / 100 - 1
+        inner = np.abs(points).max(axis=1) < 0.9
+        centres = np.stack([(columns + 0.5) / 75 - 1, (rows + 0.5) / 60 - 1], axis=-1)
+        np.testing.assert_allclose(reduced.place(points)[inner], centres[inner], atol=0.006 * side + 1e-3)
 
 
 def test_pictures_are_reduced_on_others_of_another_category(tmp_path: Path) -> None:
@@ -250,10 +258,25 @@ def test_pictures_are_reduced_on_others_of_another_category(tmp_path: Path) -> N
         assert np.abs(made.source_points).max() <= 1
 
 
-def test_pictures_of_a_single_category_are_reduced_too(tmp_path: Path) -> None:
-    made = annotated(tmp_path, reduce=1).pair(0, GENERATOR)
-    assert isinstance(made.target, ReducedView)
-    assert made.target.tensor((16, 20)).shape == (3, 16, 20)
+def test_reduced_keypoints_keep_an_extent(tmp_path: Path) -> None:
+    pairs = data.load_pairs("animal-pose", trees.make_animal_pose(tmp_path), "train")
+
+    def smallest(width: float) -> float:
+        points = np.array([[-width / 2, 0.0], [width / 2, 0.0]])
+        source = AnnotatedSource(SourceConfig(), pairs, AugmentationConfig(reduce=1))
+        view = ColouredView(View.of(np.zeros((9, 9), dtype=np.uint8)))
+        made = [source._reduce(view, points, "cat", np.random.default_rng(seed)) for seed in range(200)]
+        return min(float(np.ptp(each.place(points), axis=0).max()) / 2 for each in made)
+
+    assert smallest(2.0) == pytest.approx(SMALLEST, rel=0.05)  # of the frame, whose sides are 2 long
+    assert smallest(0.8) == pytest.approx(LEAST_EXTENT, rel=0.05)
+    assert smallest(0.2) == pytest.approx(0.1)  # already less: stays as it is
+
+
+def test_a_single_category_cannot_be_reduced(tmp_path: Path) -> None:
+    pairs = [replace(pair, category="cat") for pair in data.load_pairs("spair-71k", trees.make_spair(tmp_path))]
+    with pytest.raises(InputError, match="spair-71k has one category here; set reduce to 0"):
+        AnnotatedSource(SourceConfig(dataset="spair-71k"), pairs, AugmentationConfig(reduce=1))
 
 
 def test_a_picture_is_decoded_to_be_drawn_and_never_for_its_size(
@@ -417,6 +440,15 @@ def test_a_list_of_pictures_without_pf_pascal(tmp_path: Path) -> None:
     root = trees.make_pf_willow(tmp_path)
     data.write_list(data.load_pairs("pf-willow", root), tmp_path / "pairs.json", root)
     assert len(open_one(root, dataset="list", path=str(tmp_path / "pairs.json"))) == 2
+
+
+def test_pictures_of_a_list_may_lie_in_a_folder_below_the_root(tmp_path: Path) -> None:
+    root = trees.make_pf_willow(tmp_path / "willow")
+    data.write_list(data.load_pairs("pf-willow", root), tmp_path / "pairs.json", root)
+    folder = str(root.relative_to(tmp_path))
+    assert len(open_one(tmp_path, dataset="list", path=str(tmp_path / "pairs.json"), folder=folder)) == 2
+    with pytest.raises(InputError, match="image"):
+        open_one(tmp_path, dataset="list", path=str(tmp_path / "pairs.json"))
 
 
 def test_a_list_needs_a_path_and_a_root(tmp_path: Path) -> None:

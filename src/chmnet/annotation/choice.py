@@ -1,6 +1,7 @@
 """What several labelled examples say about one picture: the best of them, with those that agree with it.
 
-Single points of examples that contradict each other are never mixed: an example is taken as a whole or not at all.
+Single points of examples that contradict each other are never mixed: an example is taken as a whole, in one pose,
+or not at all.
 """
 
 from collections.abc import Sequence
@@ -8,8 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int64
 
+from chmnet.annotation.joining import ScoreMaps, join_maps, score_maps
 from chmnet.annotation.records import UPRIGHT, Moved, Pose
 from chmnet.nn.foreground import on_thing
 from chmnet.result import MatchResult
@@ -21,8 +23,13 @@ LEAST_DEFORMATION, USUAL_DEFORMATION = 0.05, 0.5
 """Deformations below the first are alike; the second stands for what fewer than three points cannot tell."""
 BANDWIDTH = 0.2
 """How near two places of one keypoint must be to support each other, as a share of the thing's longer side."""
-AGREEMENT = 0.7
-"""How far an example must agree with the best one to be joined with it, 0 … 1."""
+AGREEMENT = 0.2
+"""How far an example must agree with the best one to be joined with it, 0 … 1. Below, it shows another pose or
+another thing; where it only misses some keypoints, its scores still help."""
+CONFIDENT = 0.7
+"""Mean confidence that both must have instead where they have no keypoint in common."""
+QUALITY_SCALE = 2.0
+"""An example whose quality is lower by this counts less by a factor of e."""
 WITHOUT_COUNTERPART = 0.5
 """What is left of the confidence of a keypoint whose side cannot be exchanged: a person should review it."""
 
@@ -45,6 +52,8 @@ class Guess(NamedTuple):
     ``None``: not known."""
     foreground: np.ndarray | None = None
     """The probability that each place lies on a thing, 0 where there is no place; ``None``: not known."""
+    maps: ScoreMaps | None = None
+    """What the places were read from; ``None``: not known, and then it is not joined with others."""
 
 
 def make_guess(
@@ -71,13 +80,13 @@ def make_guess(
     quality = match_quality(keypoints[seen], matches.target, matches.confidence, overall, pose)
     unmatched = _spread(result.unmatched_at(keypoints[seen]), seen, 1.0)
     foreground = _spread(_foreground_at(result, matches.target), seen, 0.0)
+    maps = score_maps(result, keypoints)
     if pose.mirrored and counterparts:
-        unmatched, foreground = (
-            None if values is None else exchange_sides(points, values, counterparts, trusted_less=1.0)[1]
-            for values in (unmatched, foreground)
-        )
+        order = mirror_order(counterparts)
+        unmatched, foreground = (None if values is None else values[order] for values in (unmatched, foreground))
         points, confidence = exchange_sides(points, confidence, counterparts)
-    return Guess(points, confidence, quality, pose, unmatched, foreground)
+        maps = maps.of(order)
+    return Guess(points, confidence, quality, pose, unmatched, foreground, maps)
 
 
 def _foreground_at(result: MatchResult, points: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, " n"] | None:
@@ -97,11 +106,14 @@ def _spread(values: np.ndarray | None, seen: np.ndarray, otherwise: float) -> np
     return spread
 
 
+def mirror_order(counterparts: Sequence[int | None]) -> Int64[np.ndarray, " n"]:
+    """Of each keypoint the row whose place it takes in a mirror: its counterpart's, else its own."""
+    pairs = enumerate(counterparts)
+    return np.array([row if o is None or counterparts[o] != row else o for row, o in pairs], dtype=np.int64)
+
+
 def exchange_sides(
-    points: Float[np.ndarray, "n 2"],
-    confidence: Float[np.ndarray, " n"],
-    counterparts: Sequence[int | None],
-    trusted_less: float = WITHOUT_COUNTERPART,
+    points: Float[np.ndarray, "n 2"], confidence: Float[np.ndarray, " n"], counterparts: Sequence[int | None]
 ) -> tuple[Float[np.ndarray, "n 2"], Float[np.ndarray, " n"]]:
     """Give each place the name that it has in a mirror: where ``left_eye`` was found, ``right_eye`` is.
 
@@ -112,7 +124,6 @@ def exchange_sides(
         points: of each keypoint.
         confidence: likewise.
         counterparts: of each keypoint the row of its counterpart; see :func:`chmnet.data.pairs.mirrored_rows`.
-        trusted_less: what is left of a confidence whose counterpart is missing.
 
     Example:
         >>> from chmnet.data.pairs import mirrored_rows
@@ -122,13 +133,9 @@ def exchange_sides(
         >>> points[:, 0].tolist(), confidence.tolist()
         ([2.0, 1.0, 3.0, 4.0], [0.8, 0.8, 0.8, 0.4])
     """
-    moved, trust = points.copy(), confidence.copy()
-    for row, other in enumerate(counterparts):
-        if other is None or counterparts[other] != row:
-            trust[row] *= trusted_less
-        else:
-            moved[other], trust[other] = points[row], confidence[row]
-    return moved, trust
+    order = mirror_order(counterparts)
+    alone = [o is None or counterparts[o] != row for row, o in enumerate(counterparts)]
+    return points[order], np.where(alone, WITHOUT_COUNTERPART * confidence, confidence[order])
 
 
 def match_quality(
@@ -188,27 +195,44 @@ def deformation(
 
 
 def agreement(first: Guess, second: Guess) -> float:
-    """How far two guesses put their common keypoints into the same places, 0 … 1.
+    """How far two guesses put their common keypoints into the same places, 0 … 1; NaN where they have none.
 
-    Where they have none, nothing contradicts and nothing confirms: then it is the mean confidence of the less
-    confident one. Else it is ``Σ √(c c') exp(−d² / 2) / Σ √(c c')``; d is the distance between the two places of a
-    keypoint in units of the thing's longer side times :data:`BANDWIDTH`.
+    It is ``Σ √(c c') exp(−d² / 2) / Σ √(c c')``; d is the distance between the two places of a keypoint in units
+    of the thing's longer side times :data:`BANDWIDTH`.
     """
     common = ~np.isnan(first.points + second.points).any(axis=1)
     if not common.any():
-        return min(_mean_confidence(first), _mean_confidence(second))
+        return np.nan
     weights = np.sqrt(first.confidence * second.confidence)[common].clip(_LEAST)
     near = _nearness(first.points[common] - second.points[common], (_extent(first) + _extent(second)) / 2)
     return float(weights @ near / weights.sum())
 
 
-def choose(category: str, examples: Sequence[Sequence[Guess]]) -> Moved:
-    """The guess of the highest quality, joined with those of other examples that agree with it.
+def agrees(first: Guess, second: Guess) -> bool:
+    """Whether two guesses may be joined.
 
-    A keypoint lies where the best example that shows it says, moved to the mean of those that say nearly the same,
-    each weighted by its confidence. The new confidence is ``Σ c² K / Σ c`` with K = exp(−d² / 2) for the distance
-    d from the best example's place: that of the examples, less where they disagree. An example alone keeps its
-    points and confidences. What only examples show that do not agree with the best one has no place.
+    Where they have no keypoint in common nothing contradicts, but nothing confirms either: then both must be
+    confident, and lie on or beside each other.
+    """
+    alike = agreement(first, second)
+    if not np.isnan(alike):
+        return alike >= AGREEMENT
+    places = [guess.points[_shown(guess)] for guess in (first, second)]
+    if not all(map(len, places)):
+        return False
+    (low, high), (lowest, highest) = ((each.min(axis=0), each.max(axis=0)) for each in places)
+    gap = np.maximum(0, np.maximum(lowest - high, low - highest)).max()
+    beside = bool(gap <= max(_extent(first), _extent(second)))
+    return beside and all(bool(guess.confidence[_shown(guess)].mean() >= CONFIDENT) for guess in (first, second))
+
+
+def choose(category: str, examples: Sequence[Sequence[Guess]]) -> Moved:
+    """The guess of the highest quality, joined with the best ones of other examples, where they agree with it.
+
+    Where several show a keypoint their scores are added, weighted by ``exp(quality / 2)``, and its place is read
+    from the sum as from the scores of one. The new confidence is the largest ``c exp(−d² / 2)``: that of an
+    example, less where the keypoint lies at a distance d from the example's own place. What one example alone
+    shows keeps its place and confidence. What only examples show that do not agree with the best one has no place.
 
     Args:
         category: of the object.
@@ -220,65 +244,64 @@ def choose(category: str, examples: Sequence[Sequence[Guess]]) -> Moved:
         ...     return Guess(points, np.full(3, 0.9), quality)
         >>> found = choose("cat", [[guess(200, 0.5)], [guess(0, 1.0)], [guess(2, 0.8)]])  # two agree, one does not
         >>> found.points.round(1).tolist(), found.sources
-        ([[11.0, 10.0], [51.0, 10.0], [51.0, 40.0]], (1, 2))
+        ([[10.0, 10.0], [50.0, 10.0], [50.0, 40.0]], (1, 2))
     """
-    first = max(range(len(examples)), key=lambda number: max(guess.quality for guess in examples[number]))
-    best = max(examples[first], key=lambda guess: guess.quality)
-    nearest = {
-        number: max(guesses, key=lambda guess: agreement(best, guess))
-        for number, guesses in enumerate(examples)
-        if number != first
-    }
-    others = sorted(
-        (number for number, guess in nearest.items() if agreement(best, guess) >= AGREEMENT),
-        key=lambda number: -nearest[number].quality,
-    )
-    used = [best, *(nearest[number] for number in others)]
+    guesses = [max(each, key=lambda guess: guess.quality) for each in examples]
+    first, *rest = sorted(range(len(guesses)), key=lambda number: -guesses[number].quality)
+    best = guesses[first]
+    sources = first, *(number for number in rest if agrees(best, guesses[number]))
+    used = [guesses[number] for number in sources]
     points, confidence = np.stack([one.points for one in used]), np.stack([one.confidence for one in used])
+    shown = np.stack([_shown(one) for one in used])
+    joined = _join(used, points, shown)
     extent = float(np.mean([_extent(guess) for guess in used]))
-    joined, trust = np.full(points.shape[1:], np.nan), np.zeros(points.shape[1])
-    for row in range(points.shape[1]):
-        shown = ~np.isnan(points[:, row]).any(axis=1)
-        if shown.any():
-            joined[row], trust[row] = _join(points[shown, row], confidence[shown, row], extent)
-    unmatched = _of_the_first(points, [one.unmatched for one in used], 1.0)
-    foreground = _of_the_first(points, [one.foreground for one in used], 0.0)
-    return Moved(category, joined, trust, (first, *others), best.pose, unmatched, foreground=foreground)
-
-
-def _of_the_first(
-    points: Float[np.ndarray, "k n 2"], values: Sequence[np.ndarray | None], otherwise: float
-) -> np.ndarray | None:
-    """Of each keypoint what the first guess says that shows it; ``None`` where one of them does not know."""
-    known = [each for each in values if each is not None]
-    if len(known) < len(values):
-        return None
-    shown = ~np.isnan(points).any(axis=2)
-    first = np.take_along_axis(np.stack(known), shown.argmax(axis=0)[None], axis=0)[0]
-    return np.where(shown.any(axis=0), first, otherwise)
+    near = np.where(shown, _nearness(np.nan_to_num(points - joined), extent), -1.0)
+    trust = (confidence * near).max(axis=0).clip(min=0)
+    nearest = near.argmax(axis=0)  # of each keypoint the example that knows most of its place
+    unmatched = _of_the_nearest(nearest, shown, [one.unmatched for one in used], 1.0)
+    foreground = _of_the_nearest(nearest, shown, [one.foreground for one in used], 0.0)
+    return Moved(category, joined, trust, sources, best.pose, unmatched, foreground=foreground)
 
 
 def _join(
-    places: Float[np.ndarray, "k 2"], confidence: Float[np.ndarray, " k"], extent: float
-) -> tuple[np.ndarray, float]:
-    """The first place, moved to the mean of those near it, and the confidence of that."""
-    if len(places) == 1:
-        return places[0], float(confidence[0])
-    weights = confidence.clip(1e-6)
-    near = weights * _nearness(places - places[0], extent)
-    return near @ places / near.sum(), float((weights * near).sum() / weights.sum())
+    used: Sequence[Guess], points: Float[np.ndarray, "k n 2"], shown: Bool[np.ndarray, "k n"]
+) -> Float[np.ndarray, "n 2"]:
+    """The places of all keypoints; of what cannot be joined that of the best example which shows it."""
+    first = np.take_along_axis(points, shown.argmax(axis=0)[None, :, None], axis=0)[0]
+    known = [
+        (guess.maps, guess.quality, row) for guess, row in zip(used, shown, strict=True) if guess.maps is not None
+    ]
+    if len(known) < 2:
+        return first
+    maps, quality, rows = zip(*known, strict=True)
+    weights = np.exp((np.array(quality) - max(quality)) / QUALITY_SCALE)[:, None] * np.stack(rows)
+    several = np.stack(rows).sum(axis=0) > 1
+    joined = join_maps(maps, weights / weights.sum(axis=0).clip(1e-9), several)
+    return np.where(several[:, None], joined, first)
+
+
+def _of_the_nearest(
+    nearest: Int64[np.ndarray, " n"],
+    shown: Bool[np.ndarray, "k n"],
+    values: Sequence[np.ndarray | None],
+    otherwise: float,
+) -> np.ndarray | None:
+    """Of each keypoint what the nearest guess says; ``None`` where one of them does not know."""
+    known = [each for each in values if each is not None]
+    if len(known) < len(values):
+        return None
+    return np.where(shown.any(axis=0), np.take_along_axis(np.stack(known), nearest[None], axis=0)[0], otherwise)
 
 
 def _nearness(differences: np.ndarray, extent: float) -> np.ndarray:
     return np.asarray(np.exp(-np.square(differences / (BANDWIDTH * extent)).sum(axis=-1) / 2))
 
 
-def _mean_confidence(guess: Guess) -> float:
-    shown = ~np.isnan(guess.points).any(axis=1)
-    return float(guess.confidence[shown].mean()) if shown.any() else 0.0
+def _shown(guess: Guess) -> Bool[np.ndarray, " n"]:
+    return ~np.isnan(guess.points).any(axis=1)
 
 
 def _extent(guess: Guess) -> float:
     """The longer side of the box of a guess's points, at least one pixel."""
-    points = guess.points[~np.isnan(guess.points).any(axis=1)]
+    points = guess.points[_shown(guess)]
     return max(1.0, float(np.ptp(points, axis=0).max())) if len(points) else 1.0

@@ -91,6 +91,7 @@ def evaluate(
     pairs = [pair for pair in pairs if not pair.flags.get("flip")]  # copies that only training uses
     if chosen := keypoints or left_out:
         names = data.held_out.read_held_out(chosen)
+        data.held_out.check_names(pairs, names)
         pairs = [data.held_out.choose_keypoints(pair, names, held_out=chosen is keypoints) for pair in pairs]
         pairs = [pair for pair in pairs if pair.keypoint_names]
         if not pairs:

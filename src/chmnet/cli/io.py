@@ -257,9 +257,10 @@ def print_pose(result: "MatchResult") -> None:
     if result.same_kind is not None and result.same_kind < CONFIDENCE_THRESHOLD:
         typer.echo(f"the pictures seem to show different things, {1 - result.same_kind:.0%} sure", err=True)
     view, probability = result.target, result.pose_probability
-    how = ["mirrored"] * view.mirrored + [f"turned by {view.turn:g}° counter-clockwise"] * (view.turn != 0)
+    angle = f"{view.turn:g}° counter-clockwise" if view.turn <= 180 else f"{360 - view.turn:g}° clockwise"
+    how = ["mirrored"] * view.mirrored + [f"turned by {angle}"] * (view.turn != 0)
     if how and probability is not None:
-        typer.echo(f"the target was matched {' and '.join(how)}, {probability:.0%} sure", err=True)
+        typer.echo(f"the target was {', then '.join(how)} before matching, {probability:.0%} sure", err=True)
 
 
 # ---------------------------------------------------------------- outputs

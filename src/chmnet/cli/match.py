@@ -22,12 +22,12 @@ def match(
     source: Annotated[Path, io.argument("SOURCE", "Picture whose points are known.")],
     target: Annotated[Path, io.argument("TARGET", "Picture to find them in.")],
     points: Annotated[
-        str,
+        str | None,
         io.option(
             "TEXT",
             'Points of the source in pixels: "x,y x,y …". Default: twelve good matches on the thing, far apart.',
         ),
-    ] = "",
+    ] = None,
     points_file: Annotated[
         Path | None, io.option("FILE", "File with points: x,y on each line, or a JSON list [[x, y], …].")
     ] = None,
@@ -48,6 +48,9 @@ def match(
         io.option("NUMBER", "Match each of at most so many things of the target by itself.", min=1, max=20),
     ] = None,
     poses: io.PoseSearch = io.Poses.mirror,
+    mirrored: Annotated[
+        bool, typer.Option("--mirrored", help="Match the mirror image of the target, and try no other pose.")
+    ] = False,
     place: io.PlaceSearch = io.Place.whole,
     source_box: io.SourceBox = "",
     target_box: io.TargetBox = "",
@@ -73,9 +76,11 @@ def match(
       chmnet match donkey.png zebra.png --place found
       chmnet match donkey.png zebras.png --instances 3 -o matches.png
     """
-    if points and points_file is not None:
+    if points is not None and points_file is not None:
         raise InputError("give points with --points or with --points-file, not both")
-    given = io.parse_points(points) if points_file is None else io.read_points(points_file)
+    given = io.parse_points(points or "") if points_file is None else io.read_points(points_file)
+    if points is not None and not given:
+        raise InputError('--points names no point; write "x,y x,y", or leave it out for good matches on the thing')
     boxes = io.parse_box(source_box, "--source-box"), io.parse_box(target_box, "--target-box")
     to_stdout = str(json_file) == "-"
     outputs = [output, None if to_stdout else json_file, flow, warp]
@@ -87,7 +92,7 @@ def match(
         check_flow_name(flow)
     with io.whole_outputs([source, target, points_file], outputs, overwrite) as files:
         from chmnet.matcher import Matcher
-        from chmnet.pictures import Picture
+        from chmnet.pictures import Picture, View
         from chmnet.viz import draw_matches
         from chmnet.weights import DEFAULT_MODEL
 
@@ -98,7 +103,8 @@ def match(
             io.check_box(box, path, *image.size)
         name = model or DEFAULT_MODEL
         matcher = Matcher(name, device, memory_mb, backbone_weights=backbone_weights, poses=poses.value)
-        result = matcher.match(*pictures, boxes=boxes, place=place.value)
+        views = View(pictures[0]), View(pictures[1], mirrored=mirrored)
+        result = matcher.match(*views, boxes=boxes, place=place.value)
         found = _find(result, given, instances)
         document = _document(found, result, source, target, name)
         if output is not None:
@@ -113,10 +119,19 @@ def match(
         if warp is not None:
             io.save_picture(result.warp(), files[warp], warp)
     io.print_pose(result)
+    if place is io.Place.found:
+        _print_areas(result, source, target)
     if to_stdout:
         typer.echo(json.dumps(document, indent=2))
     else:
         _print_matches(found)
+
+
+def _print_areas(result: "MatchResult", source: Path, target: Path) -> None:
+    """Say on standard error what was looked at."""
+    for path, view in ((source, result.source), (target, result.target)):
+        area = "the whole picture" if view.area is None else "from ({}, {}) to ({}, {})".format(*view.area)
+        typer.echo(f"matched of {path.name}: {area}", err=True)
 
 
 class _Found(NamedTuple):

@@ -1,10 +1,11 @@
 """Keypoints that a run never sees, to measure what a model knows about points that it was not trained on."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from chmnet.data.pairs import Pair
+from chmnet.data.reading import shorten
 from chmnet.errors import ConfigError, InputError
 from chmnet.files import read_toml
 
@@ -26,6 +27,37 @@ def read_held_out(path: str | Path) -> HeldOut:
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise ConfigError(f"{path}: {category} must be a list of names of keypoints")
     return {category: frozenset(names) for category, names in document.items()}
+
+
+def check_names(pairs: Iterable[Pair], names: HeldOut, all_categories: bool = False) -> None:
+    """Refuse names that no keypoint of the pairs has, such as misspelt ones.
+
+    Args:
+        pairs: before anything is held out.
+        names: by category.
+        all_categories: whether every category must occur; else the list may be for other data sets too.
+
+    Raises:
+        InputError: a keypoint, or a category that must occur, is not there.
+    """
+    known: dict[str, set[str]] = {}
+    for pair in pairs:
+        known.setdefault(pair.category, set()).update(pair.keypoint_names)
+    here = {
+        category: set().union(*known.values()) if category == EVERY else known.get(category) for category in names
+    }
+    for category, there in here.items():
+        if there is None and all_categories:
+            raise InputError(
+                f"keypoints of {shorten(category)} are held out, but there is no such category; "
+                f"there are {', '.join(map(shorten, sorted(known)))}"
+            )
+        wrong = [] if there is None else sorted(names[category] - there)
+        if there and wrong:
+            raise InputError(
+                f"held-out keypoints: {shorten(category)} has none called {' or '.join(map(shorten, wrong))}; "
+                f"it has {', '.join(map(shorten, sorted(there)))}"
+            )
 
 
 def choose_keypoints(pair: Pair, names: HeldOut, held_out: bool) -> Pair:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from chmnet import data
-from chmnet.data.held_out import HeldOut
+from chmnet.data.held_out import HeldOut, check_names
 from chmnet.data.making_pairs import divide
 from chmnet.data.pairs import Pair
 from chmnet.data.reading import PICTURE_ENDINGS
@@ -42,27 +42,35 @@ def open_sources(
         held_out: names of keypoints that no pair may have, by category.
 
     Raises:
-        InputError: a source cannot be read, or holds no pairs.
+        InputError: a source cannot be read, or holds no pairs, or held-out keypoints are misspelt.
     """
+    read = [[] if config.dataset == "synthetic" else _read_pairs(config, root) for config in configs]
+    if held_out:
+        check_names((pair for pairs in read for pair in pairs), held_out, all_categories=True)
     return [
-        _open_source(config, root, [seed, number], augmentation, held_out) for number, config in enumerate(configs)
+        _open_source(config, root, [seed, number], pairs, augmentation, held_out)
+        for number, (config, pairs) in enumerate(zip(configs, read, strict=True))
     ]
+
+
+def _read_pairs(config: SourceConfig, root: Path | None) -> list[Pair]:
+    """All pairs of a source of photographs."""
+    if config.dataset == "list":
+        return _listed_pairs(below_root(config.path, root), root, config.folder)
+    return _annotated_pairs(config, below_root(config.path, root) if config.path else root)
 
 
 def _open_source(
     config: SourceConfig,
     root: Path | None,
     seeds: list[int],
+    pairs: list[Pair],
     augmentation: AugmentationConfig | None,
     held_out: HeldOut | None,
 ) -> PairSource:
     if config.dataset == "synthetic":
         seed = int(np.random.default_rng(seeds).integers(2**31))
         return SyntheticSource(config, _pictures(config, root), seed)
-    if config.dataset == "list":
-        pairs = _listed_pairs(below_root(config.path, root), root, config.folder)
-    else:
-        pairs = _annotated_pairs(config, below_root(config.path, root) if config.path else root)
     pairs = choose_pairs(pairs, config, root, held_out)
     if not pairs:
         raise InputError(f"{config.dataset} has no pairs left for its split {config.split}")

@@ -1,6 +1,7 @@
 """Training pairs, and annotated photographs as a source of them."""
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,8 +22,6 @@ SMALLEST = 0.3
 """Side of a reduced picture, as a share of the frame's; up to 1, evenly in its logarithm."""
 LEAST_EXTENT = 0.2
 """Share of the frame that the keypoints of a reduced picture cover at least, in the longer direction."""
-TRIES = 20
-"""Pictures that are looked at for one of another category."""
 
 
 @runtime_checkable
@@ -85,11 +84,15 @@ class ColouredView:
 
     def tensor(self, size: Size) -> Float[Tensor, "3 h w"]:
         """The view resized to (height, width), RGB from 0 to 1; the decoded picture is not kept."""
+        return to_tensor(self.image(), size)
+
+    def image(self) -> Image.Image:
+        """The view in its colours."""
         image = self.view.image()
         self.view.picture.forget()
-        if self.colour_seed is not None:
-            image = jitter_colours(image, np.random.default_rng(self.colour_seed))
-        return to_tensor(image, size)
+        return (
+            image if self.colour_seed is None else jitter_colours(image, np.random.default_rng(self.colour_seed))
+        )
 
 
 @dataclass(frozen=True)
@@ -106,14 +109,30 @@ class ReducedView:
     def tensor(self, size: Size) -> Float[Tensor, "3 h w"]:
         """RGB from 0 to 1, of (height, width)."""
         frame = self.behind.tensor(size)
-        height, width = (max(1, round(self.side * length)) for length in size)
-        left, top = round(self.corner[0] * (size[1] - width)), round(self.corner[1] * (size[0] - height))
-        frame[:, top : top + height, left : left + width] = self.view.tensor((height, width))
+        # Only whole pixels of the frame are drawn, each from exactly what lies there.
+        left, right, across = _whole_pixels(self.corner[0], self.side, size[1])
+        top, bottom, along = _whole_pixels(self.corner[1], self.side, size[0])
+        image = self.view.image()
+        part = image.width * across[0], image.height * along[0], image.width * across[1], image.height * along[1]
+        drawn = image.resize((right - left, bottom - top), Image.Resampling.BILINEAR, part)
+        frame[:, top:bottom, left:right] = to_tensor(drawn, (bottom - top, right - left))
         return frame
 
     def place(self, points: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n 2"]:
         """Where the view's normalised points lie in the frame."""
         return (2 * np.array(self.corner) - 1) * (1 - self.side) + points * self.side
+
+
+def _whole_pixels(corner: float, side: float, length: int) -> tuple[int, int, tuple[float, float]]:
+    """The pixels of a frame that a reduced view covers as a whole, and which share of the view they show.
+
+    Example:
+        >>> _whole_pixels(0.5, 0.5, 10)  # from 2.5 to 7.5
+        (3, 7, (0.1, 0.9))
+    """
+    first, extent = corner * (1 - side) * length, side * length
+    begin, end = math.ceil(round(first, 6)), math.floor(round(first + extent, 6))
+    return begin, end, (max(0.0, (begin - first) / extent), min(1.0, (end - first) / extent))
 
 
 class AnnotatedSource:
@@ -123,10 +142,18 @@ class AnnotatedSource:
         config: the source.
         pairs: its pairs.
         augmentation: chances of changes; none for validation.
+
+    Raises:
+        InputError: pictures are to be reduced, but there is no other category to put behind them.
     """
 
     def __init__(self, config: SourceConfig, pairs: Sequence[Pair], augmentation: AugmentationConfig) -> None:
         self.config, self.pairs, self.augmentation = config, list(pairs), augmentation
+        if augmentation.reduce and len({pair.category for pair in self.pairs}) < 2:
+            raise InputError(
+                f"reduce puts a picture on one of another category, but {config.dataset} has one category here; "
+                "set reduce to 0 or give more categories"
+            )
         self._pictures: dict[Path, Picture] = {}
 
     def __len__(self) -> int:
@@ -162,11 +189,10 @@ class AnnotatedSource:
     def _reduce(
         self, view: ColouredView, points: np.ndarray, category: str, generator: np.random.Generator
     ) -> ReducedView:
-        """The view on a picture of another category, where one is found."""
-        for _ in range(TRIES):
+        """The view on a picture of another category."""
+        other = self.pairs[int(generator.integers(len(self.pairs)))]
+        while other.category == category:
             other = self.pairs[int(generator.integers(len(self.pairs)))]
-            if other.category != category:
-                break
         behind = self._pictures.setdefault(other.source.path, Picture(other.source.path))
         extent = float(np.ptp(points, axis=0).max()) / 2 if len(points) else 1.0
         smallest = min(1.0, max(SMALLEST, LEAST_EXTENT / max(extent, LEAST_EXTENT)))
