@@ -25,7 +25,7 @@ CHECK_SHARE = 2 / 3
 """Side of the pictures that the places found are compared at, likewise."""
 WINDOW_MARGIN = 0.05
 """What is seen around such a place, as a share of it."""
-CANDIDATES = 2
+CANDIDATES = 1
 """Places that are compared, for each of these sizes, and each of the two pictures."""
 SURE = 1.5
 """A place that agrees by so many times enough is the right one: the other picture is not searched too."""
