@@ -26,7 +26,9 @@ LAYERS: list[set[str]] = [
     {"weights", "features", "warping"},
     {"result_file"},
     {"result"},
-    {"poses", "place"},
+    {"place"},
+    {"turns"},
+    {"poses"},
     {"matcher"},
     {"evaluation", "benchmark"},
     {"training", "annotation"},  # training validates with the evaluation

@@ -17,7 +17,13 @@ MAX_CELLS = 20_000
 
 PLAIN_CALIBRATION = 4
 """How many numbers the calibration of a match had at first: position maps alone were its evidence."""
-CALIBRATION_NUMBERS = {"match": (PLAIN_CALIBRATION, 14), "unmatched": (14,), "same_kind": (3,), "place": (1,)}
+CALIBRATION_NUMBERS = {
+    "match": (PLAIN_CALIBRATION, 14),
+    "unmatched": (14,),
+    "same_kind": (3,),
+    "turn": (4,),
+    "place": (1,),
+}
 """How many numbers each calibration may have, if it has any."""
 
 CONFIDENCE_THRESHOLD = 0.5
@@ -210,7 +216,9 @@ class CalibrationConfig(TomlConfig):
     same_kind: tuple[float, ...] = ()
     """That two pictures show the same kind of thing."""
     pose: tuple[float, ...] = ()
-    """That another pose of the target is the right one."""
+    """That the mirrored target is the right one."""
+    turn: tuple[float, ...] = ()
+    """By how much pictures agree that are not turned; then, that a turned target is the right one."""
     place: tuple[float, ...] = ()
     """One number: by how much pictures agree that show the thing at sizes that can be matched."""
 

@@ -265,8 +265,8 @@ class Matcher:
             source, target = find_places(source, target, look, self.votes, enough[0])
         poses, probability = self.poses if poses is None else poses, None
         if poses != "upright":
-            numbers = self.model.config.calibration.pose
-            target, probability = find_pose(source, target, poses, look, self.votes, numbers)
+            fitted = self.model.config.calibration
+            target, probability = find_pose(source, target, poses, look, self.votes, fitted.pose, fitted.turn)
         if cache is not None:  # many results would hold as many pictures
             for side in (source, target):
                 side.view.picture.forget()

@@ -25,7 +25,7 @@ CHECK_SHARE = 2 / 3
 """Side of the pictures that the places found are compared at, likewise."""
 WINDOW_MARGIN = 0.05
 """What is seen around such a place, as a share of it."""
-CANDIDATES = 2
+CANDIDATES = 1
 """Places that are compared, for each of these sizes, and each of the two pictures."""
 SURE = 1.5
 """A place that agrees by so many times enough is the right one: the other picture is not searched too."""
@@ -145,9 +145,9 @@ def agreement(
         >>> agreement(votes, None, None), agreement(votes / 2, None, None)
         (1.0, 0.5)
     """
-    mutual = _mutual(votes)
+    both = mutual(votes)
     values = []
-    for best, thing in ((mutual.amax((2, 3)), source), (mutual.amax((0, 1)), target)):
+    for best, thing in ((both.amax((2, 3)), source), (both.amax((0, 1)), target)):
         weights = torch.ones_like(best) if thing is None else thing[0].to(best)
         values.append(float((weights * best).sum() / weights.sum().clamp(min=1e-9)))
     return sum(values) / 2
@@ -173,7 +173,13 @@ def vote_masses(
     return weighted.amax((2, 3)), weighted.amax((0, 1))
 
 
-def _mutual(votes: Tensor) -> Tensor:
+def mutual(votes: Float[Tensor, "1 c hs ws ht wt"]) -> Float[Tensor, "hs ws ht wt"]:
+    """Votes as far as they are the best of their source position and of their target position.
+
+    Example:
+        >>> mutual(torch.tensor([[1.0, 0.5], [0.0, 0.5]]).view(1, 1, 2, 1, 2, 1)).flatten().tolist()
+        [1.0, 0.25, 0.0, 0.5]
+    """
     positive = votes.amax(1)[0].float().clamp(min=0)
     rows, columns = positive.amax((2, 3), keepdim=True), positive.amax((0, 1), keepdim=True)
     return positive.pow(3) / (rows * columns).clamp(min=1e-9)

@@ -1,7 +1,7 @@
-"""Which way the target faces: candidate views of it, and the choice among them by likeness, facing and votes."""
+"""Which way the target faces: candidate views of it, and the choice among them by likeness and facing."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -13,24 +13,14 @@ from chmnet.errors import InputError
 from chmnet.features import Features
 from chmnet.ops.correlation import cosine_correlation, resize_features
 from chmnet.pictures import View
-from chmnet.turning import turned_size
+from chmnet.turns import Look, Vote, find_turn
 
 POSES = ("upright", "mirror", "any")
 """What may be tried: the target as it is; mirrored too; mirrored and turned too."""
 DEFAULT_POSES: Final = "mirror"
 """What is tried unless somebody says otherwise."""
-TURNS = tuple(30.0 * number for number in range(12))
-"""Turns that are tried, in degrees. Finer ones do not pay: a neighbour of the right turn often votes as well."""
-CLEARLY = 1.02
-"""A turned target must have so much stronger votes than the target as it is."""
-LEAST_MIDDLE = 0.6
-"""Share of the sides of a picture that is seen of it, turned, at least."""
-SEARCH_SHARE = 0.5
-"""Side of the pictures that all turns are tried on, as a share of the side that pictures are matched at."""
-FINALISTS = 2
-"""Turns that are compared at full size."""
 
-_PLAIN = (-4.9, 0.0, 0.0, 7.0, 60.0)
+_PLAIN = (-4.9, 0.0, 0.0, 7.0)
 """For models that nothing was fitted to: a mirrored target must look clearly more like the source."""
 _HALF_CLEAR = 0.3
 """A thing that faces so far to one side counts half."""
@@ -43,14 +33,14 @@ def check_poses(poses: str) -> str:
     return poses
 
 
-Look = Callable[[View, str, float], Features]
-"""Extracts features of a view, for a branch of the network, at a share of the side of matched pictures."""
-Vote = Callable[[Features, Features], Tensor]
-"""The votes of the first layer, on the grids of the features."""
-
-
 def find_pose(
-    source: Features, target: Features, poses: str, look: Look, vote: Vote, numbers: Sequence[float]
+    source: Features,
+    target: Features,
+    poses: str,
+    look: Look,
+    vote: Vote,
+    numbers: Sequence[float],
+    turn_numbers: Sequence[float] = (),
 ) -> tuple[Features, float | None]:
     """The target in the pose that goes best with the source, and the probability that it does.
 
@@ -64,6 +54,7 @@ def find_pose(
         look: extracts features of another view.
         vote: coarse votes between two pictures.
         numbers: ``calibration.pose`` of the model.
+        turn_numbers: ``calibration.turn`` of the model.
 
     Raises:
         InputError: there are no such poses.
@@ -74,53 +65,10 @@ def find_pose(
         return target, None
     chance = 1.0
     if poses == "any":
-        target, chance = _find_turn(source, target, look, vote, numbers)
+        target, chance = find_turn(source, target, look, vote, turn_numbers)
     other = look(mirrored(target.view), branch, 1.0)
     probability = mirror_probability(mirror_evidence(source, target, other), numbers)
     return (other, chance * probability) if probability > 0.5 else (target, chance * (1 - probability))
-
-
-def _find_turn(
-    source: Features, target: Features, look: Look, vote: Vote, numbers: Sequence[float]
-) -> tuple[Features, float]:
-    """The target turned as it goes best with the source, and the probability that it does.
-
-    All turns are tried on small pictures; those with the strongest votes are compared at full size.
-    """
-    view, branch = target.view, target.branch
-    small = look(source.view, source.branch, SEARCH_SHARE) if source.view.picture.at_hand else source
-
-    def strength(turn: float) -> float:
-        return vote_strength(vote(small, look(turned(view, turn), branch, SEARCH_SHARE)))
-
-    finalists = sorted(TURNS[1:], key=strength, reverse=True)[:FINALISTS]
-    others = [look(turned(view, turn), branch, 1.0) for turn in finalists]
-    strengths = [vote_strength(vote(source, other)) for other in others]
-    best = max(range(len(others)), key=lambda number: strengths[number])
-    as_it_is = CLEARLY * vote_strength(vote(source, target))
-    probability = turn_probability(as_it_is, strengths[best], numbers)
-    return (others[best], probability) if probability > 0.5 else (target, 1 - probability)
-
-
-def turned(view: View, degrees: float) -> View:
-    """The view turned counter-clockwise; of a whole picture that is not turned by quarters, the middle of it.
-
-    The frame around all of a turned picture would be up to twice as large as the picture, and the thing in it so
-    much smaller; that around the middle is as large as the picture.
-
-    Example:
-        >>> import numpy as np
-        >>> turned(View.of(np.zeros((20, 30), dtype=np.uint8)), -90).turn
-        270
-    """
-    angle = (view.turn + degrees) % 360
-    if angle % 90 == 0 or view.area is not None:
-        return replace(view, turn=angle)
-    height, width = view.picture.size
-    frame = turned_size((height, width), angle)
-    share = max(LEAST_MIDDLE, math.sqrt(height * width / (frame[0] * frame[1])))
-    x, y = int(width * (1 - share) / 2), int(height * (1 - share) / 2)
-    return replace(view, area=(x, y, width - x, height - y), turn=angle)
 
 
 def mirrored(view: View) -> View:
@@ -128,29 +76,11 @@ def mirrored(view: View) -> View:
 
     Example:
         >>> import numpy as np
-        >>> view = turned(View.of(np.zeros((20, 30), dtype=np.uint8)), 90)
+        >>> view = replace(View.of(np.zeros((20, 30), dtype=np.uint8)), turn=90)
         >>> mirrored(view).turn, mirrored(mirrored(view)).turn
         (270, 90)
     """
     return replace(view, mirrored=not view.mirrored, turn=-view.turn % 360)
-
-
-def vote_strength(votes: Float[Tensor, "1 c hs ws ht wt"]) -> float:
-    """How well two pictures vote for each other: the mean over the source of the best mutual vote.
-
-    A vote counts as far as it is the best of its source position and of its target position.
-
-    Example:
-        >>> import torch
-        >>> round(vote_strength(torch.eye(4).view(1, 1, 2, 2, 2, 2)), 3)
-        1.0
-        >>> round(vote_strength(torch.full((1, 1, 2, 2, 2, 2), 0.5)), 3)
-        0.5
-    """
-    matrix = votes.amax(1)[0].flatten(2).flatten(0, 1).float().clamp(min=0)
-    rows, columns = matrix.amax(1, keepdim=True), matrix.amax(0, keepdim=True)
-    mutual = matrix.pow(3) / (rows * columns).clamp(min=1e-9)
-    return float(mutual.amax(1).mean())
 
 
 def mirror_evidence(source: Features, target: Features, other: Features) -> tuple[float, float, float]:
@@ -228,29 +158,13 @@ def mirror_probability(evidence: tuple[float, float, float], numbers: Sequence[f
         numbers: ``calibration.pose`` of the model; empty: nothing was fitted.
 
     Example:
-        >>> numbers = (-2.0, 8.0, 2.0, 10.0, 60.0)
+        >>> numbers = (-2.0, 8.0, 2.0, 10.0)
         >>> cases = (0.56, 0.0, 0.0), (-0.56, 0.0, 0.0), (0.0, 0.0, 0.0)
         >>> [round(mirror_probability(each, numbers), 2) for each in cases]
         [0.92, 0.0, 0.12]
     """
     first, *slopes = (numbers or _PLAIN)[:4]
     return _sigmoid(first + sum(slope * each for slope, each in zip(slopes, evidence, strict=True)))
-
-
-def turn_probability(as_it_is: float, other: float, numbers: Sequence[float]) -> float:
-    """How likely a turned target is the better one to match.
-
-    Args:
-        as_it_is: :func:`vote_strength` of the target as it is.
-        other: that of the turned one.
-        numbers: ``calibration.pose`` of the model; empty: nothing was fitted.
-
-    Example:
-        >>> numbers = (-2.0, 8.0, 2.0, 10.0, 60.0)
-        >>> [round(turn_probability(0.5, other, numbers), 3) for other in (0.55, 0.5, 0.45)]
-        [0.997, 0.5, 0.002]
-    """
-    return _sigmoid((numbers or _PLAIN)[4] * math.log(max(other, 1e-9) / max(as_it_is, 1e-9)))
 
 
 def _sigmoid(logit: float) -> float:

@@ -39,7 +39,7 @@ def calibrate(
         bool,
         typer.Option(
             "--poses",
-            help="Fit two choices too: when the target is mirrored or turned, and when a small thing is searched.",
+            help="Fit choices too: when the target is mirrored, when turned, and when a small thing is searched.",
         ),
     ] = False,
     output: Annotated[
@@ -83,12 +83,16 @@ def calibrate(
     if poses:
         from chmnet.evaluation.places import collect_places, fit_place
         from chmnet.evaluation.poses import collect_poses, fit_poses
+        from chmnet.evaluation.turns import collect_turns, fit_turns
 
-        turned = [collect_poses(pairs, network, lambda items: io.track(items, "poses"), device) for pairs in sets]
+        mirrored = [
+            collect_poses(pairs, network, lambda items: io.track(items, "poses"), device) for pairs in sets
+        ]
+        turned = [collect_turns(pairs, network, lambda items: io.track(items, "turns"), device) for pairs in sets]
         reduced = [
             collect_places(pairs, network, lambda items: io.track(items, "places"), device) for pairs in sets
         ]
-        choices = {"pose": fit_poses(turned), "place": fit_place(reduced)}
+        choices = {"pose": fit_poses(mirrored), "turn": fit_turns(turned), "place": fit_place(reduced)}
         network.config = network.config.replace(calibration=choices)
     found = collect_evidence(sets, network, lambda items: io.track(items, "pairs"), device)
     calibration = fit_calibration(found, weights, network.config.calibration)

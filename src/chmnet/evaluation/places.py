@@ -18,7 +18,7 @@ SHARES = (1 / 3, 1 / 5)
 """Sides of the reduced targets."""
 PAIRS = 80
 """Pairs of each set that are looked at, at most."""
-MOST_SEARCHED = 0.25
+MOST_SEARCHED = 0.35
 """Share of the pairs of a set, as they are, that may be searched: a search takes longer than a match."""
 
 

@@ -1,4 +1,4 @@
-"""Fit the choice of a pose to annotated pairs: when is the mirrored target the better one, how clear is a turn."""
+"""Fit the choice of a pose to annotated pairs: when is the mirrored target the better one."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +15,7 @@ from chmnet.matcher import Matcher
 from chmnet.metrics import hits
 from chmnet.nn.chmnet import CHMNet
 from chmnet.pictures import View
-from chmnet.poses import TURNS, mirror_evidence, mirrored, turned, vote_strength
+from chmnet.poses import mirror_evidence, mirrored
 
 ALPHAS = (0.05, 0.1)
 COPIES = 0.3
@@ -26,8 +26,6 @@ MARGIN = 0.1
 """None may lose so much either with a limit lower by this: other pairs may lie closer to it."""
 SYMMETRIC = 0.2
 """Things whose sides lie in one order by this much are not mirrored: nobody sees that they were."""
-TURNED_PAIRS = 60
-"""Pairs of each set whose targets are turned."""
 _ALONG, _LIKENESS = (0, 0.3, 0.5, 0.8, 1.2, 1.8, 2.5), (0, 0.15, 0.3, 0.45, 0.6, 0.8, 1, 1.5, 2, 3)
 _LIMITS = np.arange(-0.2, 1.01, 0.02)
 """Slopes of the other evidence that are tried, if that of the fronts is 1, and limits of the sum."""
@@ -43,8 +41,6 @@ class PoseEvidence:
     """See :func:`chmnet.poses.mirror_evidence`."""
     gain: Float64[np.ndarray, " n"]
     """Share of keypoints that are correct in the mirrored target, less that in the target as it is."""
-    strengths: Float64[np.ndarray, "m turns"]
-    """Votes of turned targets, in the order of :data:`chmnet.poses.TURNS`."""
 
 
 def collect_poses(
@@ -53,32 +49,30 @@ def collect_poses(
     track: Callable[[Sequence[Pair]], Iterable[Pair]] = iter,
     device: str = "auto",
 ) -> PoseEvidence:
-    """Match annotated pairs in both poses, and some of them turned."""
-    evidence, gains, strengths = [], [], []
-    every = max(1, len(pairs) // TURNED_PAIRS)
+    """Match annotated pairs in both poses."""
+    evidence, gains = [], []
     with FeatureCache[Features]() as cache:
         matcher = Matcher(model, device, cache=cache, poses="upright")
-        for number, pair in enumerate(track(pairs)):
+        for pair in track(pairs):
             view = View.of(pair.target.path)
             source = matcher.extract(pair.source.path, "source")
             sides = [matcher.extract(each, "target") for each in (view, mirrored(view))]
             evidence.append(mirror_evidence(source, *sides))
-            shares = [_correct(pair, matcher.match(source, side).locate(pair.source.keypoints)) for side in sides]
+            shares = [
+                correct_share(pair, matcher.match(source, side).locate(pair.source.keypoints)) for side in sides
+            ]
             gains.append(shares[1] - shares[0])
-            if number % every == 0:
-                others = [matcher.extract(turned(view, turn), "target") for turn in TURNS]
-                strengths.append([vote_strength(matcher.votes(source, other)) for other in others])
-    return PoseEvidence(np.array(evidence), np.array(gains), np.array(strengths))
+    return PoseEvidence(np.array(evidence), np.array(gains))
 
 
-def _correct(pair: Pair, found: np.ndarray) -> float:
+def correct_share(pair: Pair, found: np.ndarray) -> float:
     """Share of keypoints within a twentieth and a tenth of the thing, on average."""
     distances = np.linalg.norm(found - pair.target.keypoints, axis=1)
     return float(np.mean([hits(distances, alpha * thing_side(pair.target)).mean() for alpha in ALPHAS]))
 
 
-def fit_poses(sets: Sequence[PoseEvidence]) -> tuple[float, float, float, float, float]:
-    """``calibration.pose``: a logistic function of the evidence for a mirrored target, and how clear turns are.
+def fit_poses(sets: Sequence[PoseEvidence]) -> tuple[float, float, float, float]:
+    """``calibration.pose``: a logistic function of the evidence for a mirrored target.
 
     Of a few slopes and limits those are taken that gain most keypoints. Every set counts the same, and pairs with
     their target mirrored a little (:data:`COPIES`). None are taken that make a set of pairs as they are lose
@@ -86,10 +80,10 @@ def fit_poses(sets: Sequence[PoseEvidence]) -> tuple[float, float, float, float,
 
     Example:
         >>> opposite = np.tile([[0.9, 0.0, 0.0], [-0.9, 0.0, 0.0]], (20, 1))
-        >>> found = PoseEvidence(opposite, opposite[:, 0] * 0.5, np.tile([0.5] + [0.4] * 7, (4, 1)))
-        >>> first, across, along, likeness, sharpness = fit_poses([found])
-        >>> across > 2, along, likeness, sharpness > 10
-        (True, 0.0, 0.0, True)
+        >>> found = PoseEvidence(opposite, opposite[:, 0] * 0.5)
+        >>> first, across, along, likeness = fit_poses([found])
+        >>> across > 2, along, likeness
+        (True, 0.0, 0.0)
     """
     from scipy.optimize import minimize_scalar  # takes a second to import, and few need it
 
@@ -107,15 +101,7 @@ def fit_poses(sets: Sequence[PoseEvidence]) -> tuple[float, float, float, float,
         return float((np.abs(gains) * np.logaddexp(0, -np.sign(gains) * math.exp(log_rate) * sums)).sum())
 
     rate = math.exp(minimize_scalar(error, bounds=(0, math.log(20)), method="bounded").x)
-    turns = np.concatenate([each.strengths for each in sets])
-    logs = np.log(turns.clip(min=1e-9))
-
-    def surprise(log_sharpness: float) -> float:
-        logits = math.exp(log_sharpness) * (logs - logs[:, :1])
-        return float(np.log(np.exp(logits - logits.max(1, keepdims=True)).sum(1)).mean() + logits.max(1).mean())
-
-    sharpness = math.exp(minimize_scalar(surprise, bounds=(0, math.log(100)), method="bounded").x)
-    return float(-rate * limit), rate, float(rate * along), float(rate * likeness), sharpness
+    return float(-rate * limit), rate, float(rate * along), float(rate * likeness)
 
 
 def _worth(sets: Sequence[PoseEvidence], slopes: Float64[np.ndarray, "3"], limit: float) -> float:
