@@ -13,7 +13,8 @@ from chmnet.errors import InputError
 from chmnet.features import Features
 from chmnet.ops.correlation import cosine_correlation, resize_features
 from chmnet.pictures import View
-from chmnet.turns import Look, Vote, find_turn
+from chmnet.place import Look, Vote
+from chmnet.turns import find_turn
 
 POSES = ("upright", "mirror", "any")
 """What may be tried: the target as it is; mirrored too; mirrored and turned too."""

@@ -1,7 +1,7 @@
 """How far the target is turned: views of it turned by steps, and the choice among them by how well they agree."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from chmnet.features import Features
 from chmnet.ops.correlation import cosine_correlation, resize_features
 from chmnet.pictures import View
-from chmnet.place import agreement, mutual
+from chmnet.place import Look, Vote, agreement, mutual
 from chmnet.turning import turned_size
 
 TURNS = tuple(30.0 * number for number in range(12))
@@ -34,11 +34,6 @@ _BINS = 36
 """Of the histogram of angles."""
 _NEAR = 0.1
 """Two matches tell of an angle where they are so far apart in both pictures, as a share of the longer side."""
-
-Look = Callable[[View, str, float], Features]
-"""Extracts features of a view, for a branch of the network, at a share of the side of matched pictures."""
-Vote = Callable[[Features, Features], Tensor]
-"""The votes of the first layer, on the grids of the features."""
 
 
 def find_turn(
