@@ -310,7 +310,7 @@ def test_the_command(tmp_path: Path, model: CHMNet) -> None:
     posed = tmp_path / "posed.safetensors"
     assert run(tmp_path / "model.safetensors", *data, "--poses", "-o", posed).exit_code == 0
     fitted = json.loads(read_tensors(posed)[1]["config"])["calibration"]
-    assert (len(fitted["pose"]), len(fitted["place"])) == (5, 1)
+    assert (len(fitted["pose"]), len(fitted["turn"]), len(fitted["place"])) == (4, 4, 1)
     measured = run(output, *data, "--plot", tmp_path / "reliability.png", "--json", tmp_path / "figures.json")
     assert measured.exit_code == 0, measured.output
     figures = json.loads((tmp_path / "figures.json").read_text())
