@@ -21,7 +21,7 @@ def two(tmp_path: Path) -> list[Path]:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 2
-    save_model(model, paths[1], {"description": "the second", "calibration": "on cats"})
+    save_model(model, paths[1], {"description": "the second", "calibration": "on cats", "figures": {"cats": 90}})
     return paths
 
 
@@ -33,7 +33,7 @@ def test_every_number_is_the_mean(two: list[Path], tmp_path: Path, run: Run) -> 
         torch.testing.assert_close(value, (first[name] + second[name]) / 2)
     notes = read_notes(output)
     assert notes["description"] == "the second"
-    assert "calibration" not in notes
+    assert not {"calibration", "figures"} & notes.keys()  # nobody measured the mean
     assert [line.split()[0] for line in notes["averaged"]] == ["a.safetensors", "b.safetensors"]
     assert run("average", *two, "-o", output)[0] == 2  # nothing is overwritten
 
@@ -57,6 +57,9 @@ def test_what_has_no_mean_is_refused(two: list[Path], tmp_path: Path) -> None:
     ):
         with pytest.raises(WeightsError, match=message):
             average_models(models, output)
+    save_model(load_model(two[0]), tmp_path / "head.safetensors", backbone_weights="package")
+    with pytest.raises(WeightsError, match="come with their backbone"):
+        average_models([two[0], tmp_path / "head.safetensors"], output)
     with pytest.raises(WeightsError, match="a model file ends in"):
         average_models(two, tmp_path / "mean.pt")
     assert not output.exists()

@@ -9,15 +9,19 @@ import torch
 
 from chmnet.config import CalibrationConfig, ModelConfig
 from chmnet.errors import WeightsError
-from chmnet.files import read_tensors, write_tensors
+from chmnet.files import read_metadata, read_tensors, write_tensors
 from chmnet.weights.models import MODELS, PROBES, read_model_config, read_notes
+
+KEPT = ("description", "training", "base", "data", "licence")
+"""Notes of a model that hold for a mean with it, too."""
 
 
 def average_models(models: Sequence[str | Path], output: str | Path, overwrite: bool = False) -> None:
     """Write the mean of models that were trained from one start: it is often better than each of them.
 
-    Its notes are those of the last one, and say which were averaged. What is fitted to a model after training is
-    left out: its calibration, and what sees where things are and which way they face.
+    Its notes are what those of the last one say of its training and licence, and which were averaged. What was
+    measured of a model or fitted to it after training is left out: figures, calibration, and what sees where
+    things are and which way they face.
 
     Args:
         models: names or files of at least two models of one network.
@@ -32,12 +36,16 @@ def average_models(models: Sequence[str | Path], output: str | Path, overwrite: 
     if Path(output).suffix != ".safetensors":
         raise WeightsError(f"a model file ends in .safetensors, got {str(output)!r}")
     paths = [_file(model) for model in models]
-    config = _network(models[0])
+    config, origin = _network(models[0]), read_metadata(paths[0]).get("backbone_weights")
     parts = []
     for model, path in zip(models, paths, strict=True):
         tensors, metadata = read_tensors(path)
         parts.append({name: each for name, each in tensors.items() if name.split(".")[0] not in PROBES})
         shapes = {name: each.shape for name, each in parts[-1].items()}
+        if metadata.get("backbone_weights") != origin:
+            raise WeightsError(
+                f"{model} and {models[0]} must both come with their backbone, or both without the same"
+            )
         if _network(model) != config or shapes != {name: each.shape for name, each in parts[0].items()}:
             raise WeightsError(
                 f"{model} is another network than {models[0]}: only models of one network have a mean"
@@ -47,8 +55,8 @@ def average_models(models: Sequence[str | Path], output: str | Path, overwrite: 
         for name, each in parts[0].items()
     }
     averaged = [f"{path.name} (SHA-256 {hashlib.sha256(path.read_bytes()).hexdigest()[:16]})" for path in paths]
-    notes = {name: value for name, value in read_notes(paths[-1]).items() if name not in (*PROBES, "calibration")}
-    metadata |= {"config": json.dumps(config.to_dict()), "notes": json.dumps({**notes, "averaged": averaged})}
+    notes = {name: value for name, value in read_notes(paths[-1]).items() if name in KEPT} | {"averaged": averaged}
+    metadata |= {"config": json.dumps(config.to_dict()), "notes": json.dumps(notes)}
     write_tensors(output, mean, metadata, overwrite)
 
 
