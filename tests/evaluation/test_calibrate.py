@@ -323,6 +323,14 @@ def test_the_command(tmp_path: Path, model: CHMNet) -> None:
         assert picture.size == (750, 510)
 
 
+def test_too_few_keypoints_are_refused_before_the_poses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = trees.make_pf_willow(tmp_path)
+    monkeypatch.setattr("chmnet.evaluation.poses.collect_poses", lambda *_: pytest.fail("matched"))
+    data = ("--dataset", "pf-willow", "--root", root, "--split", "test")
+    result = run("nearest-neighbour", *data, "--poses")
+    assert "a calibration needs at least 50" in str(result.exception)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

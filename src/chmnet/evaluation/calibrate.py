@@ -101,10 +101,8 @@ def collect_evidence(
     Raises:
         InputError: there are too few keypoints.
     """
+    check_count(sets)
     groups = [(number, pair) for number, pairs in enumerate(sets) for pair in pairs]
-    total = sum(len(pair.source.keypoints) for _, pair in groups)
-    if total < LEAST_KEYPOINTS:
-        raise InputError(f"the pairs have {total} keypoints; a calibration needs at least {LEAST_KEYPOINTS}")
     generator = np.random.default_rng(0)
     others = [partner for pairs in sets for partner in _other_kinds(pairs, generator)]
     found: list[_Rows] = []
@@ -118,6 +116,32 @@ def collect_evidence(
     points = [np.concatenate(parts) for parts in zip(*(rows.points for rows in found), strict=True)]
     pair_rows = [np.concatenate(parts) for parts in zip(*(rows.pair for rows in found), strict=True)]
     return Evidence(*points, *pair_rows)
+
+
+def check_count(sets: Sequence[Sequence[Pair]]) -> None:
+    """Refuse sets of pairs with fewer keypoints in all than :data:`LEAST_KEYPOINTS`.
+
+    Raises:
+        InputError: there are fewer.
+    """
+    total = sum(len(pair.source.keypoints) for pairs in sets for pair in pairs)
+    if total < LEAST_KEYPOINTS:
+        raise InputError(f"the pairs have {total} keypoints; a calibration needs at least {LEAST_KEYPOINTS}")
+
+
+def spread(pairs: Sequence[Pair], most: int) -> Sequence[Pair]:
+    """Some pairs, evenly from all of a set.
+
+    Args:
+        pairs: of one set.
+        most: how many, at most.
+
+    Raises:
+        InputError: there are none.
+    """
+    if not pairs:
+        raise InputError("a set of pairs is empty; leave it out of the calibration")
+    return pairs[:: -(-len(pairs) // most)]
 
 
 def _other_kinds(pairs: Sequence[Pair], generator: np.random.Generator) -> Iterator[AnnotatedImage | None]:

@@ -9,6 +9,7 @@ from jaxtyping import Float64
 from PIL import Image
 
 from chmnet.data.pairs import Pair
+from chmnet.evaluation.calibrate import spread
 from chmnet.matcher import Matcher
 from chmnet.nn.chmnet import CHMNet
 from chmnet.pictures import Box, Picture, View
@@ -41,7 +42,7 @@ def collect_places(
     matcher = Matcher(model, device, poses="upright")
     plain: list[float] = []
     reduced: list[float] = []
-    for number, pair in enumerate(track(pairs[:: -(-len(pairs) // PAIRS)])):
+    for number, pair in enumerate(track(spread(pairs, PAIRS))):
         generator = np.random.default_rng(number)
         behind = other_category(pairs, pair, generator)
         small = [View.of(paste(pair.target.path, behind, share, generator)[0]) for share in SHARES]

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from chmnet.data.pairs import Pair
+from chmnet.evaluation.calibrate import spread
 from chmnet.evaluation.poses import correct_share
 from chmnet.features import Features
 from chmnet.matcher import Matcher
@@ -54,7 +55,7 @@ def collect_turns(
     half = Matcher(model, device, poses="upright", image_size=size)
     agreements: list[list[list[float]]] = []
     twists, correct = [], []
-    for pair in track(pairs[:: -(-len(pairs) // PAIRS)]):
+    for pair in track(spread(pairs, PAIRS)):
         views = [turned(View.of(pair.target.path), turn) for turn in TURNS]
         large: list[Features] = [matcher.extract(view, "target") for view in views]
         source, small = matcher.extract(pair.source.path), half.extract(pair.source.path)
