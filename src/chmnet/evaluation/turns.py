@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from chmnet.data.pairs import Pair
+from chmnet.errors import InputError
 from chmnet.evaluation.calibrate import spread
 from chmnet.evaluation.poses import correct_share
 from chmnet.features import Features
@@ -85,9 +86,15 @@ def fit_turns(sets: Sequence[TurnEvidence]) -> tuple[float, float, float, float]
         >>> enough, first, gain, lead = fit_turns([found])
         >>> enough > 0.2, gain > 0
         (True, True)
+
+    Raises:
+        InputError: no keypoint is correct, or a picture agrees by no number.
     """
     from scipy.optimize import minimize  # takes a second to import, and few need it
 
+    values = np.concatenate([each for one in sets for each in vars(one).values()], axis=None)
+    if not np.isfinite(values).all() or not any(one.correct.any() for one in sets):
+        raise InputError("turns cannot be fitted: no keypoint is correct, or pictures agree by no number")
     enough = max(_enough(each) for each in sets)
     cases = [_cases(each, enough) for each in sets]
     rows = np.concatenate([evidence for evidence, _, _ in cases])
