@@ -26,7 +26,7 @@ FINALISTS = 2
 STRAIGHT = 12.0
 """Things whose matches say that they are turned by less, in degrees, are upright, if they agree enough."""
 
-PLAIN: Final = (1.0, -3.0, 8.0, 1.5)
+PLAIN: Final = (math.inf, -3.0, 8.0, 1.5)
 """For models that nothing was fitted to: all turns are always tried, and one must be clearly better."""
 _MATCHES = 60
 """Best matches that a twist is read from."""
