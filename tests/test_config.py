@@ -369,7 +369,7 @@ def test_a_calibration_of_matches_alone_may_be_a_list() -> None:
     whole = ModelConfig(calibration=CalibrationConfig(match=(1.0, 2.0, 3.0, 4.0)))
     assert ModelConfig.from_dict({"calibration": [1, 2, 3, 4]}) == whole
     assert ModelConfig().replace(calibration=(1, 2, 3, 4)) == whole
-    assert whole.replace(calibration={"pose": [5]}).calibration.match == (1, 2, 3, 4)
+    assert whole.replace(calibration={"pose": [5, 6, 7, 8]}).calibration.match == (1, 2, 3, 4)
 
 
 @pytest.mark.parametrize(

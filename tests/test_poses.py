@@ -123,6 +123,8 @@ def test_any_tries_turned_targets_and_their_mirror_images(picture: Picture) -> N
 
 def test_probabilities_are_finite_for_any_evidence() -> None:
     assert 0 <= mirror_probability((1.0, 0.0, 1e30), NUMBERS) <= 1
+    before = (*NUMBERS, 60.0)  # files of before have a fifth number
+    assert mirror_probability((0.1, 0.0, 0.2), before) == mirror_probability((0.1, 0.0, 0.2), NUMBERS)
 
 
 def test_unknown_poses_are_refused() -> None:

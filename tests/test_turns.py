@@ -61,6 +61,11 @@ def test_turns_are_tried_where_matches_are_not_straight(view: View) -> None:
     assert found.view.turn == 270
 
 
+def test_without_numbers_turns_are_tried_however_well_the_target_agrees(view: View) -> None:
+    eyes = Eyes({0: 2.0, 120: 9.0})  # votes have no upper bound
+    assert find_turn(features(view), features(view), eyes.look, eyes.vote, ())[0].view.turn == 120
+
+
 @pytest.mark.parametrize("numbers", [NUMBERS, ()])
 def test_without_a_clear_winner_nothing_is_turned(view: View, numbers: tuple[float, ...]) -> None:
     eyes = Eyes(dict.fromkeys(TURNS, 0.3))

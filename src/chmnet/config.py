@@ -21,10 +21,11 @@ CALIBRATION_NUMBERS = {
     "match": (PLAIN_CALIBRATION, 14),
     "unmatched": (14,),
     "same_kind": (3,),
+    "pose": (4, 5),
     "turn": (4,),
     "place": (1,),
 }
-"""How many numbers each calibration may have, if it has any."""
+"""How many numbers each calibration may have, if it has any. The fifth of ``pose``, in older files, is ignored."""
 
 CONFIDENCE_THRESHOLD = 0.5
 """Matches of at least this confidence are confident: they are drawn filled, and not marked for review."""
@@ -225,9 +226,9 @@ class CalibrationConfig(TomlConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name, numbers in vars(self).items():
-            lengths = CALIBRATION_NUMBERS.get(name, range(33))
+            lengths = CALIBRATION_NUMBERS[name]
             if numbers and len(numbers) not in lengths:
-                known = " or ".join(map(str, lengths)) if name in CALIBRATION_NUMBERS else "at most 32"
+                known = " or ".join(map(str, lengths))
                 raise ConfigError(f"calibration.{name} must be {known} numbers or none, got {len(numbers)}")
             for number in numbers:
                 check_range(f"calibration.{name}", number, minimum=-100, maximum=100)

@@ -17,7 +17,7 @@ PLACES = ("whole", "found")
 ENOUGH = 0.5
 """Pictures that agree by at least this much show the thing at sizes that can be matched: nothing is searched. And
 a place that is found must agree so much. For models without a ``calibration.place`` of their own."""
-SEARCH_SHARE = 2.5
+LARGE_SHARE = 2.5
 """Side of a picture that a small thing is searched in, as a share of the side that pictures are matched at."""
 TEMPLATE_SHARES = (0.5, 0.75)
 """Sides of the picture of the thing that is searched, likewise: what it looks like when it is small."""
@@ -25,8 +25,6 @@ CHECK_SHARE = 2 / 3
 """Side of the pictures that the places found are compared at, likewise."""
 WINDOW_MARGIN = 0.05
 """What is seen around such a place, as a share of it."""
-CANDIDATES = 1
-"""Places that are compared, for each of these sizes, and each of the two pictures."""
 SURE = 1.5
 """A place that agrees by so many times enough is the right one: the other picture is not searched too."""
 BETTER = 1.4
@@ -98,7 +96,7 @@ def _search(
         return vote(second, first).permute(0, 1, 4, 5, 2, 3)
 
     first, second = (look(side.view, side.branch, CHECK_SHARE) for side in (source, target))
-    least = max(enough, BETTER * agreement(vote(first, second), first.foreground, second.foreground))
+    least = max(enough, BETTER * agree(first, second, vote))
     in_target, in_source = (0.0, target.view), (0.0, source.view)
     if _is_free(target):
         in_target = _best_window(first, target, look, vote)
@@ -113,17 +111,22 @@ def _search(
 
 def _best_window(thing: Features, place: Features, look: Look, vote: Vote) -> tuple[float, View]:
     """Where the thing of one picture is in another, if it is small there: how well that agrees, and the place."""
-    large = look(place.view, place.branch, SEARCH_SHARE)
+    large = look(place.view, place.branch, LARGE_SHARE)
     best = 0.0, place.view
     for share in sorted(TEMPLATE_SHARES, reverse=True):
         template = look(thing.view, thing.branch, share)
         least = LARGER * best[0]  # a larger window that agrees nearly as well cuts off less
-        for box in template_boxes(vote(template, large), template.foreground, CANDIDATES):
-            part = look(view_part(place.view, box, WINDOW_MARGIN), place.branch, CHECK_SHARE)
-            value = agreement(vote(thing, part), thing.foreground, part.foreground)
-            if value > max(best[0], least):
-                best = value, part.view
+        box = template_box(vote(template, large), template.foreground)
+        part = look(view_part(place.view, box, WINDOW_MARGIN), place.branch, CHECK_SHARE)
+        value = agree(thing, part, vote)
+        if value > least:
+            best = value, part.view
     return best
+
+
+def agree(source: Features, target: Features, vote: Vote) -> float:
+    """How well the things of two pictures vote for each other; see :func:`agreement`."""
+    return agreement(vote(source, target), source.foreground, target.foreground)
 
 
 def agreement(
@@ -201,17 +204,14 @@ def mass_box(mass: Float[Tensor, "h w"], tail: float) -> Box:
     return float(left), float(top), float(right), float(bottom)
 
 
-def template_boxes(
-    votes: Float[Tensor, "1 c hs ws ht wt"], thing: Float[Tensor, "1 hs ws"] | None, count: int
-) -> list[Box]:
-    """Where a small picture lies in a large one: boxes in shares of the large one, the likeliest first.
+def template_box(votes: Float[Tensor, "1 c hs ws ht wt"], thing: Float[Tensor, "1 hs ws"] | None) -> Box:
+    """Where a small picture most likely lies in a large one: left, top, right, bottom as shares of the large one.
 
     Every position of the small picture votes for where its frame is; a vote may be off by one position.
 
     Args:
         votes: between the positions of the small picture and of the large one.
         thing: the probability that positions of the small picture lie on a thing; ``None``: all count alike.
-        count: of boxes.
     """
     positive = votes.amax(1)[0].float().clamp(min=0).square()
     if thing is not None:
@@ -224,14 +224,9 @@ def template_boxes(
     for row in range(rows):
         for column in range(columns):
             frames += loose[row, column, row : row + tall, column : column + wide]
-    boxes = []
-    for _ in range(count):
-        top, left = divmod(int(frames.argmax()), wide)
-        near_y, near_x = max(0, top - rows // 3), max(0, left - columns // 3)
-        frames[near_y : top + rows // 3 + 1, near_x : left + columns // 3 + 1] = -1
-        x, y = (left - columns // 2) / width, (top - rows // 2) / height
-        boxes.append((x, y, x + columns / width, y + rows / height))
-    return boxes
+    top, left = divmod(int(frames.argmax()), wide)
+    x, y = (left - columns // 2) / width, (top - rows // 2) / height
+    return x, y, x + columns / width, y + rows / height
 
 
 def view_part(view: View, box: Box, margin: float = 0.0) -> View:

@@ -1,6 +1,5 @@
 """Which way the target faces: candidate views of it, and the choice among them by likeness and facing."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -14,7 +13,7 @@ from chmnet.features import Features
 from chmnet.ops.correlation import cosine_correlation, resize_features
 from chmnet.pictures import View
 from chmnet.place import Look, Vote
-from chmnet.turns import find_turn
+from chmnet.turns import find_turn, logistic
 
 POSES = ("upright", "mirror", "any")
 """What may be tried: the target as it is; mirrored too; mirrored and turned too."""
@@ -165,8 +164,4 @@ def mirror_probability(evidence: tuple[float, float, float], numbers: Sequence[f
         [0.92, 0.0, 0.12]
     """
     first, *slopes = (numbers or _PLAIN)[:4]
-    return _sigmoid(first + sum(slope * each for slope, each in zip(slopes, evidence, strict=True)))
-
-
-def _sigmoid(logit: float) -> float:
-    return 1 / (1 + math.exp(-max(-50.0, min(50.0, logit))))
+    return logistic(first, slopes, evidence)

@@ -1,6 +1,7 @@
 """Keypoints that nothing is trained on: read from a file, and scored alone."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ from chmnet.data import load_pairs
 from chmnet.data.held_out import EVERY, check_names, choose_keypoints, read_held_out
 from chmnet.data.pairs import AnnotatedImage, Pair
 from chmnet.errors import ConfigError, InputError
+from chmnet.training.config import SourceConfig
+from chmnet.training.datasets import open_sources
 from tests.data import trees
 
 NAMES = ("nose", "ear", "tail")
@@ -54,8 +57,37 @@ def test_names_that_no_keypoint_has_are_refused() -> None:
         check_names([PAIR], {"cat": frozenset(["tail", "tial"])})
     with pytest.raises(InputError, match=f"'{EVERY}' has none called 'wing'"):
         check_names([PAIR], {EVERY: frozenset(["wing"])}, all_categories=True)
-    with pytest.raises(InputError, match="of 'car' are held out, but there is no such category; there are 'cat'"):
-        check_names([PAIR], {"car": frozenset(["wheel"])}, all_categories=True)
+    for every in (False, True):
+        with pytest.raises(
+            InputError, match="of 'car' are held out, but there is no such category; there are 'cat'"
+        ):
+            check_names([PAIR], {"car": frozenset(["wheel"])}, all_categories=every)
+    with pytest.raises(InputError, match="nothing here has annotated keypoints; leave the list out"):
+        check_names([], {"cat": frozenset(["tail"])}, all_categories=True)
+
+
+def test_names_that_other_categories_have_are_known() -> None:
+    drawn = replace(PAIR, category="dog", keypoint_names=("nose", "ear"))  # no drawn pair of dogs shows a tail
+    check_names([PAIR, drawn], {"dog": frozenset(["tail"])})
+    with pytest.raises(InputError, match="'dog' has none called 'wing'; it has 'ear', 'nose'"):
+        check_names([PAIR, drawn], {"dog": frozenset(["wing"])})
+
+
+def test_names_that_no_drawn_pair_shows_are_known(tmp_path: Path) -> None:
+    root = trees.make_animal_pose(tmp_path)
+    options = {"minimum_common": 1, "maximum_pairs": 1}
+    (pair,) = load_pairs("animal-pose", root, "test", **options)
+    (unseen,) = set(trees.ANIMAL_NAMES) - set(pair.keypoint_names)
+    file = tmp_path / "held-out.toml"
+    file.write_text(f'{pair.category} = ["{unseen}", "{pair.keypoint_names[0]}"]\n')
+    command = ["evaluate", "--dataset", "animal-pose", "--root", str(root), "--model", "nearest-neighbour"]
+    command += ["--set", "image_size=[64, 64]", "--threshold", "bbox"]
+    for name, number in options.items():
+        command += ["--option", f"{name}={number}"]
+    result = CliRunner().invoke(app, [*command, "--only-keypoints", str(file)])
+    assert result.exit_code == 0, (result.output, result.exception)
+    sources = [SourceConfig(dataset="animal-pose", split="test", **options)]
+    assert len(open_sources(sources, root, 0, held_out=read_held_out(file))) == 1
 
 
 def test_the_command_scores_held_out_keypoints_alone(tmp_path: Path) -> None:
@@ -77,7 +109,10 @@ def test_the_command_scores_held_out_keypoints_alone(tmp_path: Path) -> None:
         file.write_text('every-category = ["wing"]\n')
         misspelt = CliRunner().invoke(app, [*command, option, str(file)])
         assert "has none called 'wing'" in str(misspelt.exception)
-    file.write_text('car = ["wheel"]\n')
+    file.write_text('catt = ["wheel"]\n')
+    misspelt = CliRunner().invoke(app, [*command, "--only-keypoints", str(file)])
+    assert "keypoints of 'catt' are held out, but there is no such category" in str(misspelt.exception)
+    file.write_text("cat = []\n")
     nothing = CliRunner().invoke(app, [*command, "--only-keypoints", str(file)])
     assert "no pairs with the keypoints" in str(nothing.exception)
 

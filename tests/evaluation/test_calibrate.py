@@ -35,7 +35,7 @@ from chmnet.weights.models import read_notes
 from tests.data import trees
 from tests.flat import flat_config
 
-SOME = CalibrationConfig(match=(1.0, 2.0, 3.0, 4.0), pose=(0.5,))
+SOME = CalibrationConfig(match=(1.0, 2.0, 3.0, 4.0), pose=(0.5, 1.0, 2.0, 3.0))
 
 
 def draw(generator: np.random.Generator, slopes: tuple[float, ...], count: int = 20000) -> tuple[np.ndarray, ...]:
@@ -140,7 +140,8 @@ def test_evidence_that_never_changes_has_no_slope() -> None:
         ({"unmatched": (1.0,) * 4}, "calibration.unmatched must be 14 numbers or none, got 4"),
         ({"match": (1.0, 2.0, 3.0, float("nan"))}, "calibration.match must be a finite number"),
         ({"same_kind": (1.0, 1e9, 0.0)}, "calibration.same_kind must be at most 100"),
-        ({"pose": (1.0,) * 33}, "calibration.pose must be at most 32 numbers or none, got 33"),
+        ({"pose": (1.0,)}, "calibration.pose must be 4 or 5 numbers or none, got 1"),
+        ({"pose": (1.0,) * 6}, "calibration.pose must be 4 or 5 numbers or none, got 6"),
     ],
 )
 def test_calibrations_that_are_none(fields: dict[str, tuple[float, ...]], words: str) -> None:
@@ -211,11 +212,11 @@ def test_one_category_has_no_pairs_of_different_kinds(tmp_path: Path, model: CHM
 
 
 def test_what_the_pairs_do_not_tell_stays(tmp_path: Path, model: CHMNet) -> None:
-    old = CalibrationConfig(match=(1.0, 2.0, 3.0, 4.0), same_kind=(7.0, 8.0, 9.0), pose=(0.5,))
+    old = CalibrationConfig(match=(1.0, 2.0, 3.0, 4.0), same_kind=(7.0, 8.0, 9.0), pose=(0.5, 1.0, 2.0, 3.0))
     fitted = fit_calibration(collect_evidence([textures(tmp_path)], model), [1.0], old)
     assert len(fitted.match) == len(fitted.unmatched) == 14
     assert fitted.same_kind == (7.0, 8.0, 9.0)  # three pairs of different kinds are too few
-    assert fitted.pose == (0.5,)
+    assert fitted.pose == old.pose
 
 
 def test_a_data_set_of_no_weight_does_not_count(tmp_path: Path, model: CHMNet) -> None:
@@ -320,6 +321,14 @@ def test_the_command(tmp_path: Path, model: CHMNet) -> None:
     assert 0 <= figures["now"]["calibration_error"] <= 1
     with Image.open(tmp_path / "reliability.png") as picture:
         assert picture.size == (750, 510)
+
+
+def test_too_few_keypoints_are_refused_before_the_poses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = trees.make_pf_willow(tmp_path)
+    monkeypatch.setattr("chmnet.evaluation.poses.collect_poses", lambda *_: pytest.fail("matched"))
+    data = ("--dataset", "pf-willow", "--root", root, "--split", "test")
+    result = run("nearest-neighbour", *data, "--poses")
+    assert "a calibration needs at least 50" in str(result.exception)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,9 @@ from PIL import Image
 
 from chmnet import Matcher
 from chmnet.data.pairs import AnnotatedImage, Pair
+from chmnet.errors import InputError
 from chmnet.evaluation.places import SHARES, Agreements, collect_places, fit_place, other_category, paste
+from chmnet.evaluation.turns import collect_turns
 from chmnet.pictures import Picture
 from chmnet.weights import load_model
 from tests.conftest import REPOSITORY
@@ -28,6 +30,13 @@ def test_reduced_targets_agree_less() -> None:
     assert len(found.reduced) == len(PAIRS) * len(SHARES)
     assert found.plain.min() > np.median(found.reduced)
     assert found.reduced.min() < fit_place([found])[0] <= found.plain.max()
+
+
+def test_no_pairs_are_refused() -> None:
+    model = load_model("nearest-neighbour")
+    for collect in (collect_places, collect_turns):
+        with pytest.raises(InputError, match="a set of pairs is empty"):
+            collect([], model, device="cpu")
 
 
 def test_every_set_counts_the_same() -> None:

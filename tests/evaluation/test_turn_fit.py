@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from chmnet.data.pairs import AnnotatedImage, Pair
+from chmnet.errors import InputError
 from chmnet.evaluation.turns import MOST_MISSED, TurnEvidence, collect_turns, fit_turns
 from chmnet.turns import TURNS, turn_evidence, turn_probability
 from chmnet.weights import load_model
@@ -48,6 +50,16 @@ def test_nothing_is_tried_where_few_turned_targets_agree_so_much() -> None:
     assert (straight.large[:, 1:] >= enough).mean() <= MOST_MISSED
     assert enough < 0.21
     assert fit_turns([agreeing(0.5, 0.2)])[0] < 0.01  # none is straight
+
+
+def test_evidence_that_tells_nothing_is_refused() -> None:
+    good = agreeing(0.5, 0.2)
+    fit_turns([good, agreeing(0.5, 0.2, correct=0.0)])
+    nan = np.full((20, 12), np.nan)
+    worthless = (agreeing(0.5, 0.2, correct=0.0), replace(good, large=nan), replace(good, correct=nan[:, 0]))
+    for found in worthless:
+        with pytest.raises(InputError, match="turns cannot be fitted"):
+            fit_turns([found])
 
 
 def test_evidence_of_a_picture_and_itself() -> None:

@@ -73,12 +73,13 @@ def calibrate(
             raise InputError(f"a calibration is stored in a model file (.safetensors), got {name!r}")
     roots, splits = _for_each("root", root, dataset), _for_each("split", split or ["val"], dataset)
     weights = _for_each("weight", weight or [1.0], dataset)
-    from chmnet.evaluation.calibrate import collect_evidence, fit_calibration, probabilities
+    from chmnet.evaluation.calibrate import check_count, collect_evidence, fit_calibration, probabilities
     from chmnet.metrics import reliability
     from chmnet.weights import load_model, save_calibrated
 
     network = load_model(model, backbone_weights=backbone_weights)
     sets = _load_pairs(dataset, roots, splits, parse_changes(data_option or []))
+    check_count(sets)  # before the poses, which take long
     count = sum(map(len, sets))
     if poses:
         from chmnet.evaluation.places import collect_places, fit_place

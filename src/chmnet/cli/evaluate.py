@@ -83,7 +83,7 @@ def evaluate(
     from chmnet.evaluation import evaluate as score_predictions
     from chmnet.metrics import DEFAULT_PROTOCOLS
 
-    data.find_dataset(dataset, root, split)
+    load_instances = data.find_dataset(dataset, root, split).load_instances
     asked = {"space": space, "threshold": threshold, "average": average, "alphas": alpha}
     protocol = DEFAULT_PROTOCOLS[dataset].replace(**{key: value for key, value in asked.items() if value})
     options = parse_changes(data_option or [])
@@ -91,7 +91,8 @@ def evaluate(
     pairs = [pair for pair in pairs if not pair.flags.get("flip")]  # copies that only training uses
     if chosen := keypoints or left_out:
         names = data.held_out.read_held_out(chosen)
-        data.held_out.check_names(pairs, names)
+        objects = load_instances(root, split) if load_instances and not pair_list else pairs
+        data.held_out.check_names(objects, names)
         pairs = [data.held_out.choose_keypoints(pair, names, held_out=chosen is keypoints) for pair in pairs]
         pairs = [pair for pair in pairs if pair.keypoint_names]
         if not pairs:

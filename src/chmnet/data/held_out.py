@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from chmnet.data.making_pairs import Instance
 from chmnet.data.pairs import Pair
 from chmnet.data.reading import shorten
 from chmnet.errors import ConfigError, InputError
@@ -29,31 +30,36 @@ def read_held_out(path: str | Path) -> HeldOut:
     return {category: frozenset(names) for category, names in document.items()}
 
 
-def check_names(pairs: Iterable[Pair], names: HeldOut, all_categories: bool = False) -> None:
-    """Refuse names that no keypoint of the pairs has, such as misspelt ones.
+def check_names(annotated: Iterable[Pair | Instance], names: HeldOut, all_categories: bool = False) -> None:
+    """Refuse names that no keypoint of a data set has, such as misspelt ones, and lists for other data sets.
+
+    A name is known if any category has it: drawn pairs need not show all that a category has.
 
     Args:
-        pairs: before anything is held out.
+        annotated: the objects that pairs are drawn among, where there are any; else the pairs. Nothing is held out
+            yet.
         names: by category.
-        all_categories: whether every category must occur; else the list may be for other data sets too.
+        all_categories: whether every category must occur; else one must, the list may be for other data sets too.
 
     Raises:
         InputError: a keypoint, or a category that must occur, is not there.
     """
     known: dict[str, set[str]] = {}
-    for pair in pairs:
-        known.setdefault(pair.category, set()).update(pair.keypoint_names)
-    here = {
-        category: set().union(*known.values()) if category == EVERY else known.get(category) for category in names
-    }
-    for category, there in here.items():
-        if there is None and all_categories:
-            raise InputError(
-                f"keypoints of {shorten(category)} are held out, but there is no such category; "
-                f"there are {', '.join(map(shorten, sorted(known)))}"
-            )
-        wrong = [] if there is None else sorted(names[category] - there)
-        if there and wrong:
+    for each in annotated:
+        known.setdefault(each.category, set()).update(each.keypoint_names)
+    if not known:
+        raise InputError("keypoints are held out, but nothing here has annotated keypoints; leave the list out")
+    missing = sorted(names.keys() - known.keys() - {EVERY})
+    if missing and (all_categories or len(missing) == len(names)):
+        raise InputError(
+            f"keypoints of {' and '.join(map(shorten, missing))} are held out, but there is no such category; "
+            f"there are {', '.join(map(shorten, sorted(known)))}"
+        )
+    everything = set().union(*known.values())
+    for category in sorted(names.keys() - set(missing)):
+        there = everything if category == EVERY else known[category]
+        wrong = sorted(names[category] - everything) if there else []
+        if wrong:
             raise InputError(
                 f"held-out keypoints: {shorten(category)} has none called {' or '.join(map(shorten, wrong))}; "
                 f"it has {', '.join(map(shorten, sorted(there)))}"

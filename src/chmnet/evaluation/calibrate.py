@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float64, Int64
 
 from chmnet.config import CalibrationConfig
-from chmnet.data.pairs import AnnotatedImage, Pair
+from chmnet.data.pairs import AnnotatedImage, Pair, kind_of
 from chmnet.errors import InputError
 from chmnet.features import FeatureCache, Features
 from chmnet.matcher import Matcher
@@ -101,10 +101,8 @@ def collect_evidence(
     Raises:
         InputError: there are too few keypoints.
     """
+    check_count(sets)
     groups = [(number, pair) for number, pairs in enumerate(sets) for pair in pairs]
-    total = sum(len(pair.source.keypoints) for _, pair in groups)
-    if total < LEAST_KEYPOINTS:
-        raise InputError(f"the pairs have {total} keypoints; a calibration needs at least {LEAST_KEYPOINTS}")
     generator = np.random.default_rng(0)
     others = [partner for pairs in sets for partner in _other_kinds(pairs, generator)]
     found: list[_Rows] = []
@@ -120,9 +118,35 @@ def collect_evidence(
     return Evidence(*points, *pair_rows)
 
 
+def check_count(sets: Sequence[Sequence[Pair]]) -> None:
+    """Refuse sets of pairs with fewer keypoints in all than :data:`LEAST_KEYPOINTS`.
+
+    Raises:
+        InputError: there are fewer.
+    """
+    total = sum(len(pair.source.keypoints) for pairs in sets for pair in pairs)
+    if total < LEAST_KEYPOINTS:
+        raise InputError(f"the pairs have {total} keypoints; a calibration needs at least {LEAST_KEYPOINTS}")
+
+
+def spread(pairs: Sequence[Pair], most: int) -> Sequence[Pair]:
+    """Some pairs, evenly from all of a set.
+
+    Args:
+        pairs: of one set.
+        most: how many, at most.
+
+    Raises:
+        InputError: there are none.
+    """
+    if not pairs:
+        raise InputError("a set of pairs is empty; leave it out of the calibration")
+    return pairs[:: -(-len(pairs) // most)]
+
+
 def _other_kinds(pairs: Sequence[Pair], generator: np.random.Generator) -> Iterator[AnnotatedImage | None]:
     """For each pair a target of another category, if there is one; ``car(S)`` and ``car(G)`` are one."""
-    kinds = np.array([pair.category.split("(")[0] for pair in pairs])
+    kinds = np.array([kind_of(pair.category) for pair in pairs])
     for kind in kinds:
         others = np.flatnonzero(kinds != kind)
         yield pairs[generator.choice(others)].target if len(others) else None

@@ -8,11 +8,12 @@ import numpy as np
 from jaxtyping import Float64
 from PIL import Image
 
-from chmnet.data.pairs import Pair
+from chmnet.data.pairs import Pair, kind_of
+from chmnet.evaluation.calibrate import spread
 from chmnet.matcher import Matcher
 from chmnet.nn.chmnet import CHMNet
 from chmnet.pictures import Box, Picture, View
-from chmnet.place import agreement
+from chmnet.place import agree
 
 SHARES = (1 / 3, 1 / 5)
 """Sides of the reduced targets."""
@@ -41,15 +42,14 @@ def collect_places(
     matcher = Matcher(model, device, poses="upright")
     plain: list[float] = []
     reduced: list[float] = []
-    for number, pair in enumerate(track(pairs[:: -(-len(pairs) // PAIRS)])):
+    for number, pair in enumerate(track(spread(pairs, PAIRS))):
         generator = np.random.default_rng(number)
         behind = other_category(pairs, pair, generator)
         small = [View.of(paste(pair.target.path, behind, share, generator)[0]) for share in SHARES]
         source = matcher.extract(pair.source.path, "source")
         for reductions, view in enumerate((View.of(pair.target.path), *small)):
             target = matcher.extract(view, "target")
-            value = agreement(matcher.votes(source, target), source.foreground, target.foreground)
-            (reduced if reductions else plain).append(value)
+            (reduced if reductions else plain).append(agree(source, target, matcher.votes))
     return Agreements(np.array(plain), np.array(reduced))
 
 
@@ -88,6 +88,5 @@ def paste(
 
 def other_category(pairs: Sequence[Pair], pair: Pair, generator: np.random.Generator) -> Path:
     """A photograph of another category; of the same where there is no other."""
-    kind = pair.category.partition("(")[0]  # PF-WILLOW has views of one: car(G), car(M)
-    others = [other for other in pairs if other.category.partition("(")[0] != kind] or list(pairs)
+    others = [other for other in pairs if kind_of(other.category) != kind_of(pair.category)] or list(pairs)
     return others[int(generator.integers(len(others)))].target.path

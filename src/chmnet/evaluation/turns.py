@@ -7,12 +7,15 @@ import numpy as np
 from jaxtyping import Float64
 
 from chmnet.data.pairs import Pair
+from chmnet.errors import InputError
+from chmnet.evaluation.calibrate import spread
 from chmnet.evaluation.poses import correct_share
 from chmnet.features import Features
 from chmnet.matcher import Matcher
 from chmnet.nn.chmnet import CHMNet
 from chmnet.pictures import View
-from chmnet.turns import FINALISTS, SEARCH_SHARE, STRAIGHT, TURNS, agree, turn_evidence, turned, twist
+from chmnet.place import agree
+from chmnet.turns import FINALISTS, SMALL_SHARE, STRAIGHT, TURNS, turn_evidence, turned, twist
 
 PAIRS = 60
 """Pairs of each set that are looked at, at most."""
@@ -50,11 +53,11 @@ def collect_turns(
     """Compare the pictures of some pairs, with all turns of the target."""
     matcher = Matcher(model, device, poses="upright")
     height, width = matcher.image_size
-    size = round(SEARCH_SHARE * height), round(SEARCH_SHARE * width)
+    size = round(SMALL_SHARE * height), round(SMALL_SHARE * width)
     half = Matcher(model, device, poses="upright", image_size=size)
     agreements: list[list[list[float]]] = []
     twists, correct = [], []
-    for pair in track(pairs[:: -(-len(pairs) // PAIRS)]):
+    for pair in track(spread(pairs, PAIRS)):
         views = [turned(View.of(pair.target.path), turn) for turn in TURNS]
         large: list[Features] = [matcher.extract(view, "target") for view in views]
         source, small = matcher.extract(pair.source.path), half.extract(pair.source.path)
@@ -84,9 +87,15 @@ def fit_turns(sets: Sequence[TurnEvidence]) -> tuple[float, float, float, float]
         >>> enough, first, gain, lead = fit_turns([found])
         >>> enough > 0.2, gain > 0
         (True, True)
+
+    Raises:
+        InputError: no keypoint is correct, or a picture agrees by no number.
     """
     from scipy.optimize import minimize  # takes a second to import, and few need it
 
+    values = np.concatenate([each for one in sets for each in vars(one).values()], axis=None)
+    if not np.isfinite(values).all() or not any(one.correct.any() for one in sets):
+        raise InputError("turns cannot be fitted: no keypoint is correct, or pictures agree by no number")
     enough = max(_enough(each) for each in sets)
     cases = [_cases(each, enough) for each in sets]
     rows = np.concatenate([evidence for evidence, _, _ in cases])

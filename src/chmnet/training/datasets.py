@@ -2,13 +2,14 @@
 
 import logging
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
 from chmnet import data
 from chmnet.data.held_out import HeldOut, check_names
-from chmnet.data.making_pairs import divide
+from chmnet.data.making_pairs import Instance, divide
 from chmnet.data.pairs import Pair
 from chmnet.data.reading import PICTURE_ENDINGS
 from chmnet.errors import InputError
@@ -46,7 +47,8 @@ def open_sources(
     """
     read = [[] if config.dataset == "synthetic" else _read_pairs(config, root) for config in configs]
     if held_out:
-        check_names((pair for pairs in read for pair in pairs), held_out, all_categories=True)
+        objects = [_objects(config, root, pairs) for config, pairs in zip(configs, read, strict=True)]
+        check_names(chain.from_iterable(objects), held_out, all_categories=True)
     return [
         _open_source(config, root, [seed, number], pairs, augmentation, held_out)
         for number, (config, pairs) in enumerate(zip(configs, read, strict=True))
@@ -57,7 +59,18 @@ def _read_pairs(config: SourceConfig, root: Path | None) -> list[Pair]:
     """All pairs of a source of photographs."""
     if config.dataset == "list":
         return _listed_pairs(below_root(config.path, root), root, config.folder)
-    return _annotated_pairs(config, below_root(config.path, root) if config.path else root)
+    return _annotated_pairs(config, root)
+
+
+def _objects(config: SourceConfig, root: Path | None, pairs: list[Pair]) -> Sequence[Pair | Instance]:
+    """What shows all keypoints of a source: the objects that pairs are drawn among, if any; else the pairs."""
+    load_instances = data.DATASETS[config.dataset].load_instances if config.dataset in data.DATASETS else None
+    return load_instances(_folder(config, root), config.split) if load_instances else pairs
+
+
+def _folder(config: SourceConfig, root: Path | None) -> Path:
+    """Where a source of a data set lies."""
+    return _known_root(below_root(config.path, root) if config.path else root, config.dataset)
 
 
 def _open_source(
@@ -91,7 +104,7 @@ def _known_root(root: Path | None, what: str) -> Path:
 
 
 def _annotated_pairs(config: SourceConfig, root: Path | None) -> list[Pair]:
-    root = _known_root(root, config.dataset)
+    root = _folder(config, root)
     options: dict[str, object] = {}
     if config.dataset in ("animal-pose", "coco"):
         options = {"minimum_common": config.minimum_common, "maximum_pairs": config.maximum_pairs}
