@@ -38,7 +38,7 @@ def fill_tables(text: str, folder: Path) -> str:
             raise InputError(f"there is no record {file} of an experiment; run `chmnet experiment {name}` first")
         record = json.loads(file.read_text(encoding="utf-8"))
         seeds = ", ".join(map(str, record["seeds"]))
-        facts = f"`{record['command']}`; seeds {seeds}."
+        facts = f"`{record['command']}`; seeds {seeds}; chmnet {record['chmnet']}."
         return f"{block[1]}{tables_of(find_experiment(name), record)}\n\n{facts}\n{block[3]}"
 
     return BLOCK.sub(filled, text)

@@ -500,8 +500,11 @@ def test_a_trained_target_branch_is_not_left_out(tmp_path: Path) -> None:
 
 MODELS_FOLDER = Path(chmnet.__file__).parent / "models"
 # In the paper, psi kernels have 220 weights in six dimensions and 55 in four.
-SHIPPED = {"chmnet-lite": (55, 55, 55)}
-TRAINED_ON = {"chmnet-lite": {"pf-pascal", "coco", "animal-pose", "synthetic"}}
+SHIPPED = {"chmnet-lite": (55, 55, 55), "chmnet-official": (220, 55)}
+TRAINED_ON = {
+    "chmnet-lite": {"pf-pascal", "coco", "animal-pose", "synthetic"},
+    "chmnet-official": {"pf-pascal"},
+}
 with_shipped = pytest.mark.parametrize("name", SHIPPED)
 
 

@@ -17,7 +17,7 @@ RESNET50 = "resnet50"
 
 
 def models(store: Store) -> dict[str, Model]:
-    """Baselines and the trained model; baselines on ResNet-50 too if its weights are given.
+    """Baselines and the trained models; baselines on ResNet-50 too if its weights are given.
 
     Labels are those of other experiments: they name the files of predictions, which all share.
     """
@@ -25,6 +25,7 @@ def models(store: Store) -> dict[str, Model]:
         "nearest neighbours, EfficientNet-Lite0": Model("nearest-neighbour", "nearest-neighbour"),
         "Hough prior, EfficientNet-Lite0": Model("hough-prior", "hough-prior"),
         "chmnet-lite": Model("chmnet-lite", "chmnet-lite"),
+        "chmnet-official, the paper's training list": Model("chmnet-official", "chmnet-official"),
     }
     if store.resnet50:
         weights, nearest, prior = store.resnet50, "nearest neighbours, ResNet-50", "Hough prior, ResNet-50"

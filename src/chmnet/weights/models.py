@@ -373,6 +373,7 @@ _PRIOR = ModelConfig(
 
 MODELS: dict[str, KnownModel] = {
     "chmnet-lite": KnownModel("chmnet-lite.safetensors"),
+    "chmnet-official": KnownModel("chmnet-official.safetensors"),
     "hough-prior": KnownModel(
         "", _PRIOR, "EfficientNet-Lite0 features, Gaussian Hough votes, nothing learned", HoughPrior()
     ),
