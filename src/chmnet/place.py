@@ -17,7 +17,7 @@ PLACES = ("whole", "found")
 ENOUGH = 0.5
 """Pictures that agree by at least this much show the thing at sizes that can be matched: nothing is searched. And
 a place that is found must agree so much. For models without a ``calibration.place`` of their own."""
-SEARCH_SHARE = 2.5
+LARGE_SHARE = 2.5
 """Side of a picture that a small thing is searched in, as a share of the side that pictures are matched at."""
 TEMPLATE_SHARES = (0.5, 0.75)
 """Sides of the picture of the thing that is searched, likewise: what it looks like when it is small."""
@@ -98,7 +98,7 @@ def _search(
         return vote(second, first).permute(0, 1, 4, 5, 2, 3)
 
     first, second = (look(side.view, side.branch, CHECK_SHARE) for side in (source, target))
-    least = max(enough, BETTER * agreement(vote(first, second), first.foreground, second.foreground))
+    least = max(enough, BETTER * agree(first, second, vote))
     in_target, in_source = (0.0, target.view), (0.0, source.view)
     if _is_free(target):
         in_target = _best_window(first, target, look, vote)
@@ -113,17 +113,22 @@ def _search(
 
 def _best_window(thing: Features, place: Features, look: Look, vote: Vote) -> tuple[float, View]:
     """Where the thing of one picture is in another, if it is small there: how well that agrees, and the place."""
-    large = look(place.view, place.branch, SEARCH_SHARE)
+    large = look(place.view, place.branch, LARGE_SHARE)
     best = 0.0, place.view
     for share in sorted(TEMPLATE_SHARES, reverse=True):
         template = look(thing.view, thing.branch, share)
         least = LARGER * best[0]  # a larger window that agrees nearly as well cuts off less
         for box in template_boxes(vote(template, large), template.foreground, CANDIDATES):
             part = look(view_part(place.view, box, WINDOW_MARGIN), place.branch, CHECK_SHARE)
-            value = agreement(vote(thing, part), thing.foreground, part.foreground)
+            value = agree(thing, part, vote)
             if value > max(best[0], least):
                 best = value, part.view
     return best
+
+
+def agree(source: Features, target: Features, vote: Vote) -> float:
+    """How well the things of two pictures vote for each other; see :func:`agreement`."""
+    return agreement(vote(source, target), source.foreground, target.foreground)
 
 
 def agreement(

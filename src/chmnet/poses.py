@@ -1,6 +1,5 @@
 """Which way the target faces: candidate views of it, and the choice among them by likeness and facing."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -12,6 +11,7 @@ from torch import Tensor
 from chmnet.errors import InputError
 from chmnet.features import Features
 from chmnet.ops.correlation import cosine_correlation, resize_features
+from chmnet.ops.evidence import logistic
 from chmnet.pictures import View
 from chmnet.place import Look, Vote
 from chmnet.turns import find_turn
@@ -165,8 +165,4 @@ def mirror_probability(evidence: tuple[float, float, float], numbers: Sequence[f
         [0.92, 0.0, 0.12]
     """
     first, *slopes = (numbers or _PLAIN)[:4]
-    return _sigmoid(first + sum(slope * each for slope, each in zip(slopes, evidence, strict=True)))
-
-
-def _sigmoid(logit: float) -> float:
-    return 1 / (1 + math.exp(-max(-50.0, min(50.0, logit))))
+    return logistic(first, slopes, evidence)

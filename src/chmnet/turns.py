@@ -11,15 +11,16 @@ from torch import Tensor
 
 from chmnet.features import Features
 from chmnet.ops.correlation import cosine_correlation, resize_features
+from chmnet.ops.evidence import logistic
 from chmnet.pictures import View
-from chmnet.place import Look, Vote, agreement, mutual
+from chmnet.place import Look, Vote, agree, mutual
 from chmnet.turning import turned_size
 
 TURNS = tuple(30.0 * number for number in range(12))
 """Turns that are tried, in degrees. With steps of 45 half of those between them are not found."""
 LEAST_MIDDLE = 0.6
 """Share of the sides of a picture that is seen of it, turned, at least."""
-SEARCH_SHARE = 0.5
+SMALL_SHARE = 0.5
 """Side of the pictures that all turns are tried on, as a share of the side that pictures are matched at."""
 FINALISTS = 2
 """Turns that are compared at full size."""
@@ -55,19 +56,14 @@ def find_turn(
     as_it_is = agree(source, target, vote)
     if as_it_is >= enough and abs(twist(source, target)) <= STRAIGHT:
         return target, 1.0
-    small = look(source.view, source.branch, SEARCH_SHARE) if source.view.picture.at_hand else source
-    coarse = [agree(small, look(turned(view, turn), branch, SEARCH_SHARE), vote) for turn in TURNS[1:]]
+    small = look(source.view, source.branch, SMALL_SHARE) if source.view.picture.at_hand else source
+    coarse = [agree(small, look(turned(view, turn), branch, SMALL_SHARE), vote) for turn in TURNS[1:]]
     finalists = sorted(range(len(coarse)), key=coarse.__getitem__, reverse=True)[:FINALISTS]
     others = [look(turned(view, TURNS[1 + number]), branch, 1.0) for number in finalists]
     values = [agree(source, other, vote) for other in others]
     best = max(range(len(others)), key=values.__getitem__)
     probability = turn_probability(turn_evidence(as_it_is, values[best], coarse, finalists[best]), numbers)
     return (others[best], probability) if probability > 0.5 else (target, 1 - probability)
-
-
-def agree(source: Features, target: Features, vote: Vote) -> float:
-    """How well the things of two pictures vote for each other; see :func:`chmnet.place.agreement`."""
-    return agreement(vote(source, target), source.foreground, target.foreground)
 
 
 def turn_evidence(as_it_is: float, other: float, coarse: Sequence[float], chosen: int) -> tuple[float, float]:
@@ -102,8 +98,7 @@ def turn_probability(evidence: tuple[float, float], numbers: Sequence[float]) ->
         [0.03, 0.18, 0.94]
     """
     _, first, *slopes = numbers or PLAIN
-    logit = first + sum(slope * each for slope, each in zip(slopes, evidence, strict=True))
-    return 1 / (1 + math.exp(-max(-50.0, min(50.0, logit))))
+    return logistic(first, slopes, evidence)
 
 
 def twist(source: Features, target: Features) -> float:

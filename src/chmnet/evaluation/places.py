@@ -13,7 +13,7 @@ from chmnet.evaluation.calibrate import spread
 from chmnet.matcher import Matcher
 from chmnet.nn.chmnet import CHMNet
 from chmnet.pictures import Box, Picture, View
-from chmnet.place import agreement
+from chmnet.place import agree
 
 SHARES = (1 / 3, 1 / 5)
 """Sides of the reduced targets."""
@@ -49,8 +49,7 @@ def collect_places(
         source = matcher.extract(pair.source.path, "source")
         for reductions, view in enumerate((View.of(pair.target.path), *small)):
             target = matcher.extract(view, "target")
-            value = agreement(matcher.votes(source, target), source.foreground, target.foreground)
-            (reduced if reductions else plain).append(value)
+            (reduced if reductions else plain).append(agree(source, target, matcher.votes))
     return Agreements(np.array(plain), np.array(reduced))
 
 

@@ -14,7 +14,8 @@ from chmnet.features import Features
 from chmnet.matcher import Matcher
 from chmnet.nn.chmnet import CHMNet
 from chmnet.pictures import View
-from chmnet.turns import FINALISTS, SEARCH_SHARE, STRAIGHT, TURNS, agree, turn_evidence, turned, twist
+from chmnet.place import agree
+from chmnet.turns import FINALISTS, SMALL_SHARE, STRAIGHT, TURNS, turn_evidence, turned, twist
 
 PAIRS = 60
 """Pairs of each set that are looked at, at most."""
@@ -52,7 +53,7 @@ def collect_turns(
     """Compare the pictures of some pairs, with all turns of the target."""
     matcher = Matcher(model, device, poses="upright")
     height, width = matcher.image_size
-    size = round(SEARCH_SHARE * height), round(SEARCH_SHARE * width)
+    size = round(SMALL_SHARE * height), round(SMALL_SHARE * width)
     half = Matcher(model, device, poses="upright", image_size=size)
     agreements: list[list[list[float]]] = []
     twists, correct = [], []
