@@ -11,7 +11,7 @@ from chmnet import Matcher, place
 from chmnet.errors import InputError
 from chmnet.features import Features, Fingerprint
 from chmnet.pictures import Picture, View
-from chmnet.place import agreement, mass_box, template_boxes, view_part, vote_masses
+from chmnet.place import agreement, mass_box, template_box, view_part, vote_masses
 from tests.conftest import REPOSITORY
 
 EXAMPLES = REPOSITORY / "examples"
@@ -58,7 +58,7 @@ def test_templates_are_found_where_votes_are_aligned() -> None:
         for column in range(2):
             votes[0, 0, row, column, 4 + row, 6 + column] = 1
     votes[0, 0, 0, 0, 1, 1] = 1  # one alone counts less
-    left, top, right, bottom = template_boxes(votes, None, 2)[0]
+    left, top, right, bottom = template_box(votes, None)
     assert abs(left - 0.6) <= 0.1  # positions may be off by one
     assert abs(top - 0.5) <= 0.125
     assert (right - left, bottom - top) == (pytest.approx(0.2), pytest.approx(0.25))

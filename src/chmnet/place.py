@@ -25,8 +25,6 @@ CHECK_SHARE = 2 / 3
 """Side of the pictures that the places found are compared at, likewise."""
 WINDOW_MARGIN = 0.05
 """What is seen around such a place, as a share of it."""
-CANDIDATES = 1
-"""Places that are compared, for each of these sizes, and each of the two pictures."""
 SURE = 1.5
 """A place that agrees by so many times enough is the right one: the other picture is not searched too."""
 BETTER = 1.4
@@ -118,11 +116,11 @@ def _best_window(thing: Features, place: Features, look: Look, vote: Vote) -> tu
     for share in sorted(TEMPLATE_SHARES, reverse=True):
         template = look(thing.view, thing.branch, share)
         least = LARGER * best[0]  # a larger window that agrees nearly as well cuts off less
-        for box in template_boxes(vote(template, large), template.foreground, CANDIDATES):
-            part = look(view_part(place.view, box, WINDOW_MARGIN), place.branch, CHECK_SHARE)
-            value = agree(thing, part, vote)
-            if value > max(best[0], least):
-                best = value, part.view
+        box = template_box(vote(template, large), template.foreground)
+        part = look(view_part(place.view, box, WINDOW_MARGIN), place.branch, CHECK_SHARE)
+        value = agree(thing, part, vote)
+        if value > least:
+            best = value, part.view
     return best
 
 
@@ -206,17 +204,14 @@ def mass_box(mass: Float[Tensor, "h w"], tail: float) -> Box:
     return float(left), float(top), float(right), float(bottom)
 
 
-def template_boxes(
-    votes: Float[Tensor, "1 c hs ws ht wt"], thing: Float[Tensor, "1 hs ws"] | None, count: int
-) -> list[Box]:
-    """Where a small picture lies in a large one: boxes in shares of the large one, the likeliest first.
+def template_box(votes: Float[Tensor, "1 c hs ws ht wt"], thing: Float[Tensor, "1 hs ws"] | None) -> Box:
+    """Where a small picture most likely lies in a large one: left, top, right, bottom as shares of the large one.
 
     Every position of the small picture votes for where its frame is; a vote may be off by one position.
 
     Args:
         votes: between the positions of the small picture and of the large one.
         thing: the probability that positions of the small picture lie on a thing; ``None``: all count alike.
-        count: of boxes.
     """
     positive = votes.amax(1)[0].float().clamp(min=0).square()
     if thing is not None:
@@ -229,14 +224,9 @@ def template_boxes(
     for row in range(rows):
         for column in range(columns):
             frames += loose[row, column, row : row + tall, column : column + wide]
-    boxes = []
-    for _ in range(count):
-        top, left = divmod(int(frames.argmax()), wide)
-        near_y, near_x = max(0, top - rows // 3), max(0, left - columns // 3)
-        frames[near_y : top + rows // 3 + 1, near_x : left + columns // 3 + 1] = -1
-        x, y = (left - columns // 2) / width, (top - rows // 2) / height
-        boxes.append((x, y, x + columns / width, y + rows / height))
-    return boxes
+    top, left = divmod(int(frames.argmax()), wide)
+    x, y = (left - columns // 2) / width, (top - rows // 2) / height
+    return x, y, x + columns / width, y + rows / height
 
 
 def view_part(view: View, box: Box, margin: float = 0.0) -> View:
