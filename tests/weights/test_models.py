@@ -607,6 +607,6 @@ def test_known_models_say_what_their_files_say() -> None:
     for name in SHIPPED:
         metadata = header_of(MODELS[name].path)[0]
         assert MODELS[name].description == json.loads(metadata["notes"])["description"]
-        assert MODELS[name].needs_backbone == ("backbone_weights" in metadata)
+        assert metadata.get("backbone_weights", "package") == "package"
     with pytest.raises(WeightsError, match="no file"):
         models.read_model_config("nonesuch.safetensors")

@@ -39,11 +39,7 @@ def offers(files: Mapping[str, Path]) -> dict[str, Offer]:
         >>> list(offers({}))[:2]
         ['chmnet-lite', 'hough-prior']
     """
-    found = {
-        name: Offer(name, known.description, name, config=known.config)
-        for name, known in MODELS.items()
-        if not known.needs_backbone
-    }
+    found = {name: Offer(name, known.description, name, config=known.config) for name, known in MODELS.items()}
     prior = MODELS["hough-prior"]
     for name, title, changes, description in (
         (

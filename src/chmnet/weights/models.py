@@ -76,11 +76,6 @@ class KnownModel:
         """One line for people."""
         return str(self.notes.get("description", "")) if self.file else self.words
 
-    @property
-    def needs_backbone(self) -> bool:
-        """Whether its backbone's weights do not come with the package: they must be named."""
-        return _lacks_backbone(self._metadata)
-
 
 def load_model(
     model: str | Path = DEFAULT_MODEL,
@@ -255,13 +250,10 @@ def read_model_config(model: str | Path) -> ModelConfig:
 
 
 def needs_backbone(model: str | Path) -> bool:
-    """Whether a model by name, or a model file, comes without its backbone's weights: they must be named."""
-    known = MODELS.get(str(model))
-    return known.needs_backbone if known else Path(model).is_file() and _lacks_backbone(read_metadata(model))
-
-
-def _lacks_backbone(metadata: Mapping[str, str]) -> bool:
-    return metadata.get("backbone_weights", "package") != "package"
+    """Whether a model file comes without its backbone's weights: they must be named. No model by name does."""
+    if str(model) in MODELS or not Path(model).is_file():
+        return False
+    return read_metadata(model).get("backbone_weights", "package") != "package"
 
 
 def _read_config(path: str | Path, metadata: dict[str, str]) -> ModelConfig:
