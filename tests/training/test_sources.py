@@ -275,8 +275,23 @@ def test_reduced_keypoints_keep_an_extent(tmp_path: Path) -> None:
 
 def test_a_single_category_cannot_be_reduced(tmp_path: Path) -> None:
     pairs = [replace(pair, category="cat") for pair in data.load_pairs("spair-71k", trees.make_spair(tmp_path))]
-    with pytest.raises(InputError, match="spair-71k has one category here; set reduce to 0"):
-        AnnotatedSource(SourceConfig(dataset="spair-71k"), pairs, AugmentationConfig(reduce=1))
+    views = [replace(pair, category=f"cat({number})") for number, pair in enumerate(pairs)]
+    for same in (pairs, views):
+        with pytest.raises(InputError, match="spair-71k has one category here; set reduce to 0"):
+            AnnotatedSource(SourceConfig(dataset="spair-71k"), same, AugmentationConfig(reduce=1))
+
+
+def test_one_pair_of_another_category_is_found_by_one_draw(tmp_path: Path) -> None:
+    first, second = data.load_pairs("pf-pascal", trees.make_pf_pascal(tmp_path))[:2]
+    pairs = [replace(first, category="cat")] * 999 + [replace(second, category="dog")]
+    source = AnnotatedSource(SourceConfig(), pairs, AugmentationConfig(reduce=1))
+    view, points = ColouredView(View.of(np.zeros((9, 9), dtype=np.uint8))), np.zeros((0, 2))
+    generator, counted = np.random.default_rng(0), np.random.default_rng(0)
+    reduced = source._reduce(view, points, "cat", generator)
+    assert reduced.behind.view.picture.path == second.source.path
+    counted.integers(1)
+    counted.uniform(size=3)
+    assert generator.uniform() == counted.uniform()
 
 
 def test_a_picture_is_decoded_to_be_drawn_and_never_for_its_size(

@@ -47,6 +47,16 @@ class Pair:
     """Keypoints of the source that the target does not show: ``n`` rows (x, y), where the data set says."""
 
 
+def kind_of(category: str) -> str:
+    """What a category shows: PF-WILLOW has several views of one, which are no other kind of thing.
+
+    Example:
+        >>> kind_of("car(G)"), kind_of("car(M)"), kind_of("cat")
+        ('car', 'car', 'cat')
+    """
+    return category.partition("(")[0]
+
+
 def image_names(pair: Pair) -> frozenset[str]:
     """The file names of a pair's two images, without their order."""
     return frozenset({pair.source.path.name, pair.target.path.name})

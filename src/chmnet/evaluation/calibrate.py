@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float64, Int64
 
 from chmnet.config import CalibrationConfig
-from chmnet.data.pairs import AnnotatedImage, Pair
+from chmnet.data.pairs import AnnotatedImage, Pair, kind_of
 from chmnet.errors import InputError
 from chmnet.features import FeatureCache, Features
 from chmnet.matcher import Matcher
@@ -146,7 +146,7 @@ def spread(pairs: Sequence[Pair], most: int) -> Sequence[Pair]:
 
 def _other_kinds(pairs: Sequence[Pair], generator: np.random.Generator) -> Iterator[AnnotatedImage | None]:
     """For each pair a target of another category, if there is one; ``car(S)`` and ``car(G)`` are one."""
-    kinds = np.array([pair.category.split("(")[0] for pair in pairs])
+    kinds = np.array([kind_of(pair.category) for pair in pairs])
     for kind in kinds:
         others = np.flatnonzero(kinds != kind)
         yield pairs[generator.choice(others)].target if len(others) else None

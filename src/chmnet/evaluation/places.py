@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float64
 from PIL import Image
 
-from chmnet.data.pairs import Pair
+from chmnet.data.pairs import Pair, kind_of
 from chmnet.evaluation.calibrate import spread
 from chmnet.matcher import Matcher
 from chmnet.nn.chmnet import CHMNet
@@ -88,6 +88,5 @@ def paste(
 
 def other_category(pairs: Sequence[Pair], pair: Pair, generator: np.random.Generator) -> Path:
     """A photograph of another category; of the same where there is no other."""
-    kind = pair.category.partition("(")[0]  # PF-WILLOW has views of one: car(G), car(M)
-    others = [other for other in pairs if other.category.partition("(")[0] != kind] or list(pairs)
+    others = [other for other in pairs if kind_of(other.category) != kind_of(pair.category)] or list(pairs)
     return others[int(generator.integers(len(others)))].target.path

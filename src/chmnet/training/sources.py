@@ -12,7 +12,7 @@ from jaxtyping import Float
 from PIL import Image, ImageEnhance
 from torch import Tensor
 
-from chmnet.data.pairs import Pair
+from chmnet.data.pairs import Pair, kind_of
 from chmnet.data.posing import MIRRORED
 from chmnet.errors import InputError
 from chmnet.pictures import Area, Picture, Size, View, to_tensor
@@ -149,11 +149,15 @@ class AnnotatedSource:
 
     def __init__(self, config: SourceConfig, pairs: Sequence[Pair], augmentation: AugmentationConfig) -> None:
         self.config, self.pairs, self.augmentation = config, list(pairs), augmentation
-        if augmentation.reduce and len({pair.category for pair in self.pairs}) < 2:
+        kinds = {kind_of(pair.category) for pair in self.pairs} if augmentation.reduce else set()
+        if augmentation.reduce and len(kinds) < 2:
             raise InputError(
                 f"reduce puts a picture on one of another category, but {config.dataset} has one category here; "
                 "set reduce to 0 or give more categories"
             )
+        self._behind = {
+            kind: [pair.source.path for pair in self.pairs if kind_of(pair.category) != kind] for kind in kinds
+        }
         self._pictures: dict[Path, Picture] = {}
 
     def __len__(self) -> int:
@@ -190,10 +194,9 @@ class AnnotatedSource:
         self, view: ColouredView, points: np.ndarray, category: str, generator: np.random.Generator
     ) -> ReducedView:
         """The view on a picture of another category."""
-        other = self.pairs[int(generator.integers(len(self.pairs)))]
-        while other.category == category:
-            other = self.pairs[int(generator.integers(len(self.pairs)))]
-        behind = self._pictures.setdefault(other.source.path, Picture(other.source.path))
+        others = self._behind[kind_of(category)]
+        path = others[int(generator.integers(len(others)))]
+        behind = self._pictures.setdefault(path, Picture(path))
         extent = float(np.ptp(points, axis=0).max()) / 2 if len(points) else 1.0
         smallest = min(1.0, max(SMALLEST, LEAST_EXTENT / max(extent, LEAST_EXTENT)))
         side = float(np.exp(generator.uniform(np.log(smallest), 0)))
