@@ -11,6 +11,7 @@ from torch import Tensor
 from chmnet.errors import InputError
 from chmnet.features import Features
 from chmnet.ops.correlation import cosine_correlation, resize_features
+from chmnet.ops.evidence import logistic
 from chmnet.pictures import View
 from chmnet.place import Look, Vote
 from chmnet.turns import find_turn, logistic

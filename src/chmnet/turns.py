@@ -11,6 +11,7 @@ from torch import Tensor
 
 from chmnet.features import Features
 from chmnet.ops.correlation import cosine_correlation, resize_features
+from chmnet.ops.evidence import logistic
 from chmnet.pictures import View
 from chmnet.place import Look, Vote, agree, mutual
 from chmnet.turning import turned_size
@@ -98,17 +99,6 @@ def turn_probability(evidence: tuple[float, float], numbers: Sequence[float]) ->
     """
     _, first, *slopes = numbers or PLAIN
     return logistic(first, slopes, evidence)
-
-
-def logistic(first: float, slopes: Sequence[float], evidence: Sequence[float]) -> float:
-    """A probability by its logit: the one without evidence, and slopes.
-
-    Example:
-        >>> logistic(0.0, [2.0], [0.0]), round(logistic(-1.0, [2.0, 1.0], [1.0, 1.0]), 2)
-        (0.5, 0.88)
-    """
-    logit = first + sum(slope * each for slope, each in zip(slopes, evidence, strict=True))
-    return 1 / (1 + math.exp(-max(-50.0, min(50.0, logit))))
 
 
 def twist(source: Features, target: Features) -> float:

@@ -5,6 +5,8 @@ probability that a position of a feature grid lies on a thing; ``None`` where no
 position counts alike.
 """
 
+import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -218,6 +220,17 @@ def calibrated(evidence: Float[Tensor, "*places kinds"], numbers: tuple[float, .
     """
     first, *slopes = numbers
     return torch.sigmoid(first - evidence @ evidence.new_tensor(slopes))
+
+
+def logistic(first: float, slopes: Sequence[float], evidence: Sequence[float]) -> float:
+    """A probability by what speaks for it, in plain numbers: the logit without any, and slopes.
+
+    Example:
+        >>> logistic(0.0, [2.0], [0.0]), round(logistic(-1.0, [2.0, 1.0], [1.0, 1.0]), 2)
+        (0.5, 0.88)
+    """
+    logit = first + sum(slope * each for slope, each in zip(slopes, evidence, strict=True))
+    return 1 / (1 + math.exp(-max(-50.0, min(50.0, logit))))
 
 
 def same_kind(clues: Clues, numbers: tuple[float, ...]) -> float:
