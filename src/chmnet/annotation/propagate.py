@@ -113,10 +113,10 @@ def _guess(
     """Where the keypoints of an example lie in a target, in both poses where left and right can be exchanged."""
     result = matcher.match(source, target)
     guesses = [make_guess(result, instance.keypoints, counterparts)]
-    if result.pose_probability is not None and any(other != row for row, other in enumerate(counterparts)):
+    if result.other_pose_probability is not None and any(other != row for row, other in enumerate(counterparts)):
         again = source if result.source == source.view else result.source
         mirror = matcher.match(again, mirrored(result.target), poses="upright", place="whole")
-        guesses.append(make_guess(mirror, instance.keypoints, counterparts, 1 - result.pose_probability))
+        guesses.append(make_guess(mirror, instance.keypoints, counterparts, result.other_pose_probability))
     return guesses
 
 
