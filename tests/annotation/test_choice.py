@@ -1,5 +1,6 @@
 """One example for each picture, with those that agree; left and right exchanged by name."""
 
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -191,6 +192,23 @@ def test_each_example_counts_in_its_best_pose() -> None:
     assert found.sources == (1, 0)
     assert (np.abs(found.points - CORNERS) < 1).all()
     assert choose("cat", [[wrong, right._replace(quality=0.1)], [best]]).sources == (1,)
+
+
+def test_of_examples_that_are_made_one_by_one_one_pose_is_kept() -> None:
+    alive: list[weakref.ref[torch.Tensor]] = []
+    most = 0
+
+    def make(quality: float) -> Guess:
+        nonlocal most
+        made = scored(guess(CORNERS, quality))
+        assert made.maps is not None
+        alive[:] = [one for one in alive if one() is not None] + [weakref.ref(made.maps.scores)]
+        most = max(most, len(alive))
+        return made
+
+    found = choose("cat", ([make(0.1), make(1.0)] for _ in range(10)))
+    assert len(found.sources) == 10
+    assert most <= 12  # one of each, and the two poses of the one before
 
 
 def test_agreement_of_equal_and_of_far_guesses() -> None:
