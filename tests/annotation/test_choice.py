@@ -128,6 +128,14 @@ def test_maps_of_other_views_of_the_target_are_joined_where_they_lie() -> None:
     assert np.isnan(found[2]).all()
 
 
+def test_what_a_view_does_not_show_has_its_lowest_score_there() -> None:
+    config = TransferConfig(temperature=0.001, gaussian_sigma=0)
+    seen = [scored(guess(CORNERS, 1.0), 0.3, view).maps for view in (VIEW, replace(VIEW, area=(0, 0, 70, 70)))]
+    maps = [one._replace(scores=one.scores - 1, config=config) for one in seen if one is not None]
+    found = join_maps(maps, np.ones((2, 4)), np.ones(4, dtype=bool))
+    np.testing.assert_allclose(found, CORNERS, atol=1.5)
+
+
 def test_maps_alone_are_read_where_the_result_puts_the_points() -> None:
     scores = torch.rand(1, 1, 6, 7, 8, 9, generator=torch.Generator().manual_seed(0))
     view = mirrored(View.of(np.zeros((40, 60), dtype=np.uint8)))
