@@ -173,6 +173,15 @@ def test_examples_without_a_common_keypoint_are_joined_where_both_are_confident_
     assert np.isnan(found.points[2]).all() == (sources == (0,))
 
 
+def test_examples_without_a_common_keypoint_keep_their_places_where_scores_are_known() -> None:
+    first = scored(guess(np.array([*CORNERS[:2], NAN]), 1.0))
+    second = scored(guess(np.array([NAN, NAN, CORNERS[2]]), 0.5))
+    found = choose("cat", [[first], [second]])
+    assert found.sources == (0, 1)
+    np.testing.assert_array_equal(found.points, CORNERS[:3])
+    np.testing.assert_allclose(found.confidence, 0.8)
+
+
 def test_example_that_shows_nothing_agrees_with_none() -> None:
     assert not agrees(guess(CORNERS, 1.0), guess(np.full((4, 2), np.nan), 0.5))
 
