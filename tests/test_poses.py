@@ -1,5 +1,6 @@
 """Which way the target faces: candidate views, and the choice among them."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -68,19 +69,19 @@ def test_a_view_that_somebody_chose_stays(picture: Picture, view: dict[str, obje
 def test_a_target_that_faces_the_other_way_is_mirrored(picture: Picture) -> None:
     eyes = Eyes({(False, 0): 0.5, (True, 0): 0.5}, {False: -0.9, True: 0.9})
     source, target = features(View.of(picture), 0.9), features(View.of(picture), -0.9)
-    found, probability = find_pose(source, target, "mirror", eyes.look, eyes.vote, NUMBERS)
+    found, chances = find_pose(source, target, "mirror", eyes.look, eyes.vote, NUMBERS)
     assert found.view.mirrored
-    assert probability is not None
-    assert probability > 0.9
+    assert chances is not None
+    assert chances[0] > 0.9
 
 
 def test_a_mirror_image_that_looks_less_alike_is_not_taken(picture: Picture) -> None:
     eyes = Eyes({}, {False: -0.9, True: 0.9}, mirror_cosine=0.5)
     source, target = features(View.of(picture), 0.9), features(View.of(picture), -0.9)
-    found, probability = find_pose(source, target, "mirror", eyes.look, eyes.vote, NUMBERS)
+    found, chances = find_pose(source, target, "mirror", eyes.look, eyes.vote, NUMBERS)
     assert not found.view.mirrored
-    assert probability is not None
-    assert probability > 0.9
+    assert chances is not None
+    assert chances[0] > 0.9
 
 
 def test_what_lies_beside_the_thing_does_not_count(picture: Picture) -> None:
@@ -104,21 +105,33 @@ def test_what_lies_beside_the_thing_does_not_count(picture: Picture) -> None:
 def test_a_thing_that_faces_nowhere_stays_as_it_is(picture: Picture) -> None:
     eyes = Eyes({(False, 0): 0.5, (True, 0): 0.52}, {False: 0.02, True: -0.02})
     target = features(View.of(picture), 0.02)
-    found, probability = find_pose(target, target, "mirror", eyes.look, eyes.vote, NUMBERS)
+    found, chances = find_pose(target, target, "mirror", eyes.look, eyes.vote, NUMBERS)
     assert not found.view.mirrored
-    assert probability is not None
-    assert probability > 0.5
+    assert chances is not None
+    assert chances[0] > 0.5
 
 
 def test_any_tries_turned_targets_and_their_mirror_images(picture: Picture) -> None:
     eyes = Eyes({(False, 0): 0.2, (False, 120): 0.6}, mirror_cosine=0.5)
     target = features(View.of(picture))
     numbers = (1.0, -4.0, 7.0, 5.0)
-    found, probability = find_pose(target, target, "any", eyes.look, eyes.vote, NUMBERS, numbers)
+    found, chances = find_pose(target, target, "any", eyes.look, eyes.vote, NUMBERS, numbers)
     assert (found.view.mirrored, found.view.turn) == (False, 120)
-    assert probability is not None
-    assert probability > 0.8
+    assert chances is not None
+    assert chances[0] > 0.8
     assert eyes.seen[-1] == (True, 240, 1.0)
+
+
+def test_both_mirror_poses_share_the_probability_of_the_turn(picture: Picture) -> None:
+    eyes = Eyes({(False, 0): 0.2, (False, 120): 0.6})
+    target = features(View.of(picture))
+    turn, mirror = 0.55, 0.6
+    numbers = [(math.log(p / (1 - p)), 0.0, 0.0, 0.0) for p in (mirror, 1 - mirror)]
+    for mirror_numbers, is_mirrored in zip(numbers, (True, False), strict=True):
+        turn_numbers = (1.0, math.log(turn / (1 - turn)), 0.0, 0.0)
+        found, chances = find_pose(target, target, "any", eyes.look, eyes.vote, mirror_numbers, turn_numbers)
+        assert (found.view.mirrored, found.view.turn) == (is_mirrored, 240 if is_mirrored else 120)
+        assert chances == pytest.approx((0.33, 0.22))
 
 
 def test_probabilities_are_finite_for_any_evidence() -> None:

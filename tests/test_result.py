@@ -428,6 +428,12 @@ def test_the_foreground_is_saved(tmp_path: Path) -> None:
         np.testing.assert_array_equal(loaded.matches(5).source, each.matches(5).source)
 
 
+def test_the_probabilities_of_both_poses_are_saved(tmp_path: Path) -> None:
+    random_result(pose_probability=0.33, other_pose_probability=0.22).save(tmp_path / "result.safetensors")
+    loaded = MatchResult.load(tmp_path / "result.safetensors")
+    assert (loaded.pose_probability, loaded.other_pose_probability) == (0.33, 0.22)
+
+
 def test_keypoints_that_stay_where_they_are_can_be_saved(tmp_path: Path) -> None:
     points = np.array([[3.0, 4.0]])
     result = random_result(keypoints=Matches(points, points, np.ones(1)))

@@ -53,8 +53,10 @@ def same_kind(matcher: Matcher, sets: list[list[Pair]], count: int) -> float:
     return float(np.mean(found[0][:, None] > found[1]) + np.mean(found[0][:, None] == found[1]) / 2)
 
 
-def hidden_parts(matcher: Matcher, pairs: list[Pair]) -> float:
+def hidden_parts(matcher: Matcher, pairs: list[Pair]) -> str:
     """AUROC of ``unmatched``: keypoints that the target does not show against those that it does."""
+    if not matcher.model.config.calibration.unmatched:
+        return "not known: the model has no calibration.unmatched, which chmnet calibrate fits"
     shown, hidden = [], []
     for pair in pairs:
         if len(pair.unmatched):
@@ -62,7 +64,8 @@ def hidden_parts(matcher: Matcher, pairs: list[Pair]) -> float:
             shown.append(result.unmatched_at(pair.source.keypoints))
             hidden.append(result.unmatched_at(pair.unmatched))
     probability = np.concatenate([*shown, *hidden])
-    return reliability(probability, np.arange(len(probability)) >= sum(len(each) for each in shown)).auroc
+    truth = np.arange(len(probability)) >= sum(len(each) for each in shown)
+    return f"AUROC {reliability(probability, truth).auroc:.3f}"
 
 
 def print_bins(confidence: np.ndarray, right: np.ndarray) -> None:
@@ -97,7 +100,7 @@ def main(
         )
         print_bins(*upright)
     animals = load_pairs("animal-pose", root, "test", maximum_pairs=100)
-    typer.echo(f"hidden or shown, {len(animals)} pairs of Animal-Pose, AUROC {hidden_parts(matcher, animals):.3f}")
+    typer.echo(f"hidden or shown, {len(animals)} pairs of Animal-Pose, {hidden_parts(matcher, animals)}")
     typer.echo(f"same kind or not, 600 pairs, AUROC {same_kind(matcher, [willow, pascal], 150):.3f}")
 
 

@@ -26,7 +26,7 @@ def inside(points: np.ndarray, boxes: tuple[Box, ...]) -> np.ndarray:
 def main(
     root: Annotated[Path, typer.Option(help="Folder that holds PF-PASCAL.")],
     model: Annotated[str, typer.Option(help="Name or file of a model.")] = "chmnet-lite",
-    every: Annotated[int, typer.Option(help="Only every so many pairs.")] = 1,
+    every: Annotated[int, typer.Option(help="Only every so many pairs.", min=1)] = 1,
 ) -> None:
     """Print the share of matches on PF-PASCAL's test pairs that start and end inside of objects' boxes."""
     boxes = {each.path: each.boxes for each in load_boxes("pf-pascal", root, "test")}
@@ -35,6 +35,8 @@ def main(
         for pair in load_pairs("pf-pascal", root)[::every]
         if pair.source.path in boxes and pair.target.path in boxes
     ]
+    if not pairs:
+        raise SystemExit("no pair of PF-PASCAL has boxes for both of its pictures; nothing to measure")
     kinds: dict[str, list[np.ndarray]] = {"12 default points": [], "300 best matches": []}
     matcher = Matcher(model)
     for pair in pairs:

@@ -252,9 +252,9 @@ class Matcher:
         owner: str = "",
         poses: str | None = None,
         place: str | None = None,
-    ) -> tuple[Features, Features, float | None]:
+    ) -> tuple[Features, Features, tuple[float, float] | None]:
         """What is matched: the places that show the thing, the target in the pose that goes best with the source;
-        and the probability that it does."""
+        and the probabilities of this pose and of its mirror image."""
 
         def look(view: View, branch: str, share: float = 1.0) -> Features:
             height, width = self.image_size
@@ -263,14 +263,14 @@ class Matcher:
         if _check_place(self.place if place is None else place) == "found":
             enough = self.model.config.calibration.place or (ENOUGH,)
             source, target = find_places(source, target, look, self.votes, enough[0])
-        poses, probability = self.poses if poses is None else poses, None
+        poses, chances = self.poses if poses is None else poses, None
         if poses != "upright":
             fitted = self.model.config.calibration
-            target, probability = find_pose(source, target, poses, look, self.votes, fitted.pose, fitted.turn)
+            target, chances = find_pose(source, target, poses, look, self.votes, fitted.pose, fitted.turn)
         if cache is not None:  # many results would hold as many pictures
             for side in (source, target):
                 side.view.picture.forget()
-        return source, target, probability
+        return source, target, chances
 
     def votes(self, source: Features, target: Features) -> Tensor:
         """The votes of the first layer, on the grids of the features."""
@@ -286,7 +286,7 @@ class Matcher:
         self,
         source: Features,
         target: Features,
-        probability: float | None = None,
+        chances: tuple[float, float] | None = None,
         scales: bool = False,
         filtered: bool = True,
     ) -> MatchResult:
@@ -310,7 +310,8 @@ class Matcher:
             scales=tuple(model.head.scales),
             likeness=likeness,
             facing=(_across(source), _across(target)),
-            pose_probability=probability,
+            pose_probability=None if chances is None else chances[0],
+            other_pose_probability=None if chances is None else chances[1],
             foreground=(source.foreground, target.foreground),
         )
 

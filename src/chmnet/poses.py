@@ -42,11 +42,12 @@ def find_pose(
     vote: Vote,
     numbers: Sequence[float],
     turn_numbers: Sequence[float] = (),
-) -> tuple[Features, float | None]:
-    """The target in the pose that goes best with the source, and the probability that it does.
+) -> tuple[Features, tuple[float, float] | None]:
+    """The target in the pose that goes best with the source; the probabilities of it and of its mirror image.
 
-    A target that somebody mirrored or turned already, or whose picture is not at hand, stays as it is; the
-    probability is then ``None``.
+    Both together are the probability of the turn, which is less than 1 where turns were tried. A target that
+    somebody mirrored or turned already, or whose picture is not at hand, stays as it is; the probabilities are
+    then ``None``.
 
     Args:
         source: features of the source.
@@ -69,7 +70,8 @@ def find_pose(
         target, chance = find_turn(source, target, look, vote, turn_numbers)
     other = look(mirrored(target.view), branch, 1.0)
     probability = mirror_probability(mirror_evidence(source, target, other), numbers)
-    return (other, chance * probability) if probability > 0.5 else (target, chance * (1 - probability))
+    chances = chance * (1 - probability), chance * probability
+    return (other, chances[::-1]) if probability > 0.5 else (target, chances)
 
 
 def mirrored(view: View) -> View:

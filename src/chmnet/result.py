@@ -79,6 +79,8 @@ class MatchResult:
     """Which way the things in source and target face, −1 left … 1 right, if the model can tell."""
     pose_probability: float | None = None
     """That the target was seen in the right pose; ``None``: only one was tried. ``target`` says which."""
+    other_pose_probability: float | None = None
+    """That its mirror image is right instead. The rest up to 1, if turns were tried: another turn is."""
     foreground: tuple[Tensor | None, Tensor | None] = field(default=(None, None), repr=False)
     """``1 h w`` of source and target: the probability that each position of the features lies on a thing."""
 

@@ -35,6 +35,7 @@ def save_result(fields: dict[str, Any], path: str | Path, overwrite: bool = Fals
         "scales": fields["scales"],
         "facing": fields["facing"],
         "pose_probability": fields["pose_probability"],
+        "other_pose_probability": fields["other_pose_probability"],
     }
     metadata = {"format": FORMAT, "chmnet_version": __version__}
     metadata |= {name: json.dumps(value) for name, value in values.items()}
@@ -103,6 +104,7 @@ def _build(tensors: dict[str, Tensor], metadata: dict[str, str]) -> dict[str, An
         "facing": _facing(json.loads(metadata.get("facing", "[null, null]"))),
         "keypoints": _keypoints(tensors),
         "pose_probability": _probability(json.loads(metadata.get("pose_probability", "null"))),
+        "other_pose_probability": _probability(json.loads(metadata.get("other_pose_probability", "null"))),
         "foreground": tuple(check_foreground(tensors.get(name)) for name in _FOREGROUND),
     }
 

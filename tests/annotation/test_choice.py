@@ -1,5 +1,6 @@
 """One example for each picture, with those that agree; left and right exchanged by name."""
 
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -127,6 +128,14 @@ def test_maps_of_other_views_of_the_target_are_joined_where_they_lie() -> None:
     assert np.isnan(found[2]).all()
 
 
+def test_what_a_view_does_not_show_has_its_lowest_score_there() -> None:
+    config = TransferConfig(temperature=0.001, gaussian_sigma=0)
+    seen = [scored(guess(CORNERS, 1.0), 0.3, view).maps for view in (VIEW, replace(VIEW, area=(0, 0, 70, 70)))]
+    maps = [one._replace(scores=one.scores - 1, config=config) for one in seen if one is not None]
+    found = join_maps(maps, np.ones((2, 4)), np.ones(4, dtype=bool))
+    np.testing.assert_allclose(found, CORNERS, atol=1.5)
+
+
 def test_maps_alone_are_read_where_the_result_puts_the_points() -> None:
     scores = torch.rand(1, 1, 6, 7, 8, 9, generator=torch.Generator().manual_seed(0))
     view = mirrored(View.of(np.zeros((40, 60), dtype=np.uint8)))
@@ -164,6 +173,15 @@ def test_examples_without_a_common_keypoint_are_joined_where_both_are_confident_
     assert np.isnan(found.points[2]).all() == (sources == (0,))
 
 
+def test_examples_without_a_common_keypoint_keep_their_places_where_scores_are_known() -> None:
+    first = scored(guess(np.array([*CORNERS[:2], NAN]), 1.0))
+    second = scored(guess(np.array([NAN, NAN, CORNERS[2]]), 0.5))
+    found = choose("cat", [[first], [second]])
+    assert found.sources == (0, 1)
+    np.testing.assert_array_equal(found.points, CORNERS[:3])
+    np.testing.assert_allclose(found.confidence, 0.8)
+
+
 def test_example_that_shows_nothing_agrees_with_none() -> None:
     assert not agrees(guess(CORNERS, 1.0), guess(np.full((4, 2), np.nan), 0.5))
 
@@ -191,6 +209,23 @@ def test_each_example_counts_in_its_best_pose() -> None:
     assert found.sources == (1, 0)
     assert (np.abs(found.points - CORNERS) < 1).all()
     assert choose("cat", [[wrong, right._replace(quality=0.1)], [best]]).sources == (1,)
+
+
+def test_of_examples_that_are_made_one_by_one_one_pose_is_kept() -> None:
+    alive: list[weakref.ref[torch.Tensor]] = []
+    most = 0
+
+    def make(quality: float) -> Guess:
+        nonlocal most
+        made = scored(guess(CORNERS, quality))
+        assert made.maps is not None
+        alive[:] = [one for one in alive if one() is not None] + [weakref.ref(made.maps.scores)]
+        most = max(most, len(alive))
+        return made
+
+    found = choose("cat", ([make(0.1), make(1.0)] for _ in range(10)))
+    assert len(found.sources) == 10
+    assert most <= 12  # one of each, and the two poses of the one before
 
 
 def test_agreement_of_equal_and_of_far_guesses() -> None:

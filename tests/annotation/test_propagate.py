@@ -7,23 +7,30 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
 from chmnet.annotation import Moved, PartialFile, Pose, propagate
-from chmnet.annotation.propagate import labelled_view
+from chmnet.annotation.propagate import _guess, labelled_view
+from chmnet.config import TransferConfig
 from chmnet.data import load_pairs
 from chmnet.data.coco import Labels, load_labels
+from chmnet.data.making_pairs import Instance
 from chmnet.data.pairs import AnnotatedImage, Pair
 from chmnet.errors import InputError
 from chmnet.evaluation import Header, PredictionFile, predict
+from chmnet.features import Features, Fingerprint
+from chmnet.matcher import Matcher
 from chmnet.nn import CHMNet
 from chmnet.nn.chmnet import MatchingHead, Pyramid
-from chmnet.pictures import to_picture
+from chmnet.pictures import View, to_picture
+from chmnet.poses import mirrored
+from chmnet.result import MatchResult
 from chmnet.weights import load_model
 from tests.data.trees import edit_json
 
-from .tiny import POINTS, noise_picture, small_model, tiny_model, write_labels
+from .tiny import NAMES, POINTS, noise_picture, small_model, tiny_model, write_labels
 
 
 def run(labels: Labels, targets: list[Path], model: CHMNet, folder: Path) -> dict[str, np.ndarray]:
@@ -165,6 +172,28 @@ def test_mirrored_picture_gets_its_left_and_right_exchanged(tmp_path: Path) -> N
     expected = points[[0, 1, 3, 2]]  # the ears are the other ones
     assert np.abs(moved.points - expected).max() < 8
     assert np.abs(upright.points - expected).max() > 20
+
+
+def test_the_pose_that_won_is_preferred_to_its_mirror_image_however_unsure_the_turn() -> None:
+    view, scores = View.of(np.zeros((48, 64), dtype=np.uint8)), 50 * torch.eye(16).view(1, 1, 4, 4, 4, 4)
+    features = Features((torch.zeros(1, 1, 4, 4),), (4, 4), view, Fingerprint(""))
+
+    class Fixed(Matcher):
+        """Matches everything with itself; the turn has a probability of 0.55, the mirror image one of 0.6."""
+
+        def __init__(self) -> None:
+            pass
+
+        def match(self, source: Features, target: Features | View, **search: str) -> MatchResult:  # type: ignore[override]
+            if isinstance(target, View):
+                return MatchResult(scores, source.view, target, TransferConfig())
+            chances = {"pose_probability": 0.33, "other_pose_probability": 0.22}
+            return MatchResult(scores, source.view, mirrored(view), TransferConfig(), **chances)
+
+    instance = Instance("a", "cat", Path("a.png"), np.array(POINTS), NAMES)
+    won, lost = _guess(instance, [0, 1, 3, 2], Fixed(), features, features)
+    assert (won.pose, lost.pose) == (Pose(True, 0.0, 0.33), Pose(False, 0.0, 0.22))
+    assert won.quality > lost.quality
 
 
 def test_labelled_object_is_seen_with_its_box_and_all_its_keypoints(tmp_path: Path) -> None:

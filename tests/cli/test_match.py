@@ -5,18 +5,25 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image, ImageOps
 
 from chmnet import pictures
 from chmnet.cli.io import read_points
+from chmnet.cli.match import _print_areas
+from chmnet.config import TransferConfig
 from chmnet.errors import InputError
 from chmnet.features import FeatureCache
 from chmnet.formats import read_flo, read_npz
-from chmnet.pictures import to_picture
+from chmnet.pictures import Picture, View, to_picture
+from chmnet.poses import mirrored
+from chmnet.result import MatchResult
+from chmnet.turns import turned
 from tests.conftest import REPOSITORY
 
 from .conftest import Run
@@ -200,10 +207,25 @@ def test_a_mirrored_target_is_said_and_its_points_are_in_its_own_pixels(
     asked = json.loads(run(*command, "--mirrored")[1])
     assert asked["pose"] == {"mirrored": True, "turn": 0, "probability": None}
     assert asked["matches"][0]["target"] == document["matches"][0]["target"]
+    for poses in ("mirror", "any"):
+        code, _, complaint = run(*command, "--mirrored", "--poses", poses)
+        assert code == 2
+        assert_one_sentence(code, complaint, "--mirrored or --poses, not both")
     command[2] = tmp_path / "t.png"
     code, printed, complaint = run(*command, "--poses", "any")
     assert complaint.startswith("the target was turned by 90° clockwise before matching, ")
     assert json.loads(printed)["pose"]["turn"] == 270
+
+
+def test_the_middle_of_a_turned_picture_is_not_said_to_be_found(capsys: pytest.CaptureFixture[str]) -> None:
+    view = View(Picture(np.zeros((100, 200, 3), dtype=np.uint8)))
+    found = replace(view, area=(20, 20, 90, 80), turn=30)
+    words = {view: "the whole picture", found: "from (20, 20) to (90, 80)"}
+    words[mirrored(turned(view, 30))] = words[turned(view, 30)] = "the middle of the picture, which was turned"
+    for target, expected in words.items():
+        result = MatchResult(torch.zeros(1, 1, 2, 2, 2, 2), view, target, TransferConfig())
+        _print_areas(result, Path("a.png"), Path("b.png"))
+        assert capsys.readouterr().err == f"a.png: matched the whole picture\nb.png: matched {expected}\n"
 
 
 def test_boxes_are_matched_inside_and_answered_for_the_whole_picture(tmp_path: Path, run: Run) -> None:
@@ -233,8 +255,8 @@ def test_the_thing_is_found_and_answered_for_the_whole_picture(tmp_path: Path, r
     document = json.loads(printed)
     assert code == 0
     left, top, right, bottom = document["target_area"]
-    assert f"matched of wide.png: from ({left}, {top}) to ({right}, {bottom})\n" in complaint
-    assert "matched of donkey.png: " in complaint
+    assert f"wide.png: matched from ({left}, {top}) to ({right}, {bottom})\n" in complaint
+    assert "donkey.png: matched " in complaint
     assert 300 < left < 480
     assert 150 < top < 310
     assert (right, bottom) > (560, 350)

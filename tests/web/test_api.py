@@ -19,7 +19,7 @@ from chmnet.config import CorrelationConfig
 from chmnet.features import describe_view
 from chmnet.formats import read_npz
 from chmnet.matcher import Matcher, MatchResult
-from chmnet.pictures import to_picture
+from chmnet.pictures import Picture, View, to_picture
 from chmnet.viz.kernels import draw_kernels, titled_kernels
 from chmnet.web.app import create_app
 from chmnet.web.container import unpack
@@ -129,6 +129,8 @@ def test_a_known_picture_is_not_computed_again(client: TestClient) -> None:
         ({"poses": "upright"}, {}),
         ({}, {}),
         ({"poses": "any"}, {"poses": "any"}),
+        ({"poses": "mirrored"}, {}),
+        ({"poses": "mirrored", "target_box": "5,5,195,145"}, {"boxes": (None, (5, 5, 195, 145))}),
         ({"target_box": "5,5,195,145"}, {"boxes": (None, (5, 5, 195, 145))}),
         ({"source_box": "0,0,120.5,161"}, {"boxes": ((0, 0, 120.5, 161), None)}),
         ({"place": "found"}, {"place": "found"}),
@@ -143,7 +145,8 @@ def test_poses_and_boxes_are_those_of_the_library(
     zebra = ImageOps.mirror(to_picture(ZEBRA))
     (zebra.rotate(90, expand=True) if asked.get("poses") == "any" else zebra).save(file, format="PNG")
     poses = {"poses": "upright"} if asked.get("poses") == "upright" else {}
-    expected = Matcher().match(DONKEY, file.getvalue(), **options, **poses)
+    target = View(Picture(file.getvalue()), mirrored=asked.get("poses") == "mirrored")
+    expected = Matcher().match(DONKEY, target, **options, **poses)
     pair = f"/api/pairs/{load(client, DONKEY.read_bytes())}/{load(client, file.getvalue())}"
     header, blocks = unpack(client.get(pair, params=asked).content)
     assert header["target_view"] == json.loads(json.dumps(describe_view(expected.target)))

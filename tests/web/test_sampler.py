@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import chmnet
+from chmnet.cli.io import print_pose
 from chmnet.config import TransferConfig
 from chmnet.features import describe_view
 from chmnet.geometry import Size, normalised_to_pixels, pixels_to_normalised
@@ -170,22 +171,32 @@ def run_script(script: str, folder: Path) -> Any:
     ("mirrored", "turn", "probability", "words"),
     [
         (False, 0, None, ""),
-        (False, 0, 0.956, "The target was matched as it is, 96 % sure."),
-        (True, 0, 0.93, "The target was matched mirrored, 93 % sure."),
-        (False, 90, 0.5, "The target was matched turned by 90° to the left, 50 % sure."),
-        (True, 315.0, 1, "The target was matched mirrored and turned by 45° to the right, 100 % sure."),
+        (False, 0, 0.956, "The target was matched as it is, 96% sure."),
+        (True, 0, 0.93, "The target was mirrored before matching, 93% sure."),
+        (False, 90, 0.5, "The target was turned by 90° counter-clockwise before matching, 50% sure."),
+        (True, 315.0, 1, "The target was mirrored, then turned by 45° clockwise before matching, 100% sure."),
     ],
 )
-def test_poses_in_words(
-    mirrored: bool, turn: float, probability: float | None, words: str, tmp_path: Path
+def test_poses_in_the_words_of_the_command(
+    mirrored: bool,
+    turn: float,
+    probability: float | None,
+    words: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     pose = json.dumps({"mirrored": mirrored, "turn": turn, "probability": probability})
     assert run_script(f"page.poseInWords({pose})", tmp_path) == words
+    view = View(Picture(np.zeros((20, 30, 3), dtype=np.uint8)), mirrored=mirrored, turn=turn)
+    scores = torch.zeros(1, 1, 2, 2, 2, 2)
+    print_pose(MatchResult(scores, view, view, TransferConfig(), pose_probability=probability))
+    said = capsys.readouterr().err.strip()
+    assert words == f"T{said[1:]}." if said else "before" not in words
 
 
 @pytest.mark.parametrize(
     ("same_kind", "words"),
-    [(None, ""), (0.7, ""), (0.12, "The pictures seem to show different things, 88 % sure.")],
+    [(None, ""), (0.7, ""), (0.12, "The pictures seem to show different things, 88% sure.")],
 )
 def test_doubts_in_words(same_kind: float | None, words: str, tmp_path: Path) -> None:
     assert run_script(f"page.doubtInWords({json.dumps(same_kind)})", tmp_path) == words

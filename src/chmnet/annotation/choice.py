@@ -4,7 +4,7 @@ Single points of examples that contradict each other are never mixed: an example
 or not at all.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -226,7 +226,7 @@ def agrees(first: Guess, second: Guess) -> bool:
     return beside and all(bool(guess.confidence[_shown(guess)].mean() >= CONFIDENT) for guess in (first, second))
 
 
-def choose(category: str, examples: Sequence[Sequence[Guess]]) -> Moved:
+def choose(category: str, examples: Iterable[Sequence[Guess]]) -> Moved:
     """The guess of the highest quality, joined with the best ones of other examples, where they agree with it.
 
     Where several show a keypoint their scores are added, weighted by ``exp(quality / 2)``, and its place is read
@@ -236,7 +236,8 @@ def choose(category: str, examples: Sequence[Sequence[Guess]]) -> Moved:
 
     Args:
         category: of the object.
-        examples: of each example its guesses in one or more poses; at least one of each.
+        examples: of each example its guesses in one or more poses; at least one of each. Only the best pose of
+            each is kept, so they may be made one by one.
 
     Example:
         >>> def guess(shift, quality):

@@ -65,10 +65,11 @@ def join_maps(
     grid = grid_points((height, width), like=torch.zeros(1, dtype=torch.float64))
     places, total = first.view.to_picture(grid), torch.zeros(int(rows.sum()), height, width)
     for each, weight in zip(maps, weights, strict=True):
-        at = each.view.from_picture(places)
-        read = sample_positions(rearrange(each.of(rows).scores.float(), "n h w -> 1 h w n"), at[None].float())[0]
+        at, scores = each.view.from_picture(places), each.of(rows).scores.float()
+        read = sample_positions(rearrange(scores, "n h w -> 1 h w n"), at[None].float())[0]
         seen = (at.abs() <= 1 + 1e-6).all(-1, keepdim=True)
-        total += rearrange(read * seen * torch.from_numpy(weight[rows]).float(), "h w n -> n h w")
+        read = torch.where(seen, read, scores.amin((1, 2)))  # 0 may be a high score
+        total += rearrange(read * torch.from_numpy(weight[rows]).float(), "h w n -> n h w")
     positions = soft_argmax(total[None, None, :, None], first.config)[0, :, 0]
     joined[rows] = first.view.to_picture(positions.double().numpy(), inside=True)
     return joined

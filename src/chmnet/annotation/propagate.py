@@ -52,7 +52,8 @@ def propagate(
 
     Of several labelled objects of a category the one that matches a target best is taken, with those that agree
     with it; see :func:`chmnet.annotation.choice.choose`. In memory are the features of the labelled pictures (up
-    to a limit, the rest on disk) and those of one target in its poses.
+    to a limit, the rest on disk) and those of one target in its poses. Beside them are, for each labelled object
+    in its better pose, the scores of its keypoints in that target: a number for each position of the grid.
 
     Args:
         labels: what is known.
@@ -90,7 +91,7 @@ def propagate(
             view = View(picture) if box is None else View.around(picture, box, BOX_MARGIN)
             target = matcher.extract(view, "target")
             wanted = [one for one in labels.categories if category in (None, one.name)]
-            found = (choose(one.name, [guess(each, one, target) for each in labels.of(one)]) for one in wanted)
+            found = (choose(one.name, (guess(each, one, target) for each in labels.of(one))) for one in wanted)
             return [moved._replace(box=box) for moved in found]
 
         for path in track(remaining):
@@ -113,10 +114,10 @@ def _guess(
     """Where the keypoints of an example lie in a target, in both poses where left and right can be exchanged."""
     result = matcher.match(source, target)
     guesses = [make_guess(result, instance.keypoints, counterparts)]
-    if result.pose_probability is not None and any(other != row for row, other in enumerate(counterparts)):
+    if result.other_pose_probability is not None and any(other != row for row, other in enumerate(counterparts)):
         again = source if result.source == source.view else result.source
         mirror = matcher.match(again, mirrored(result.target), poses="upright", place="whole")
-        guesses.append(make_guess(mirror, instance.keypoints, counterparts, 1 - result.pose_probability))
+        guesses.append(make_guess(mirror, instance.keypoints, counterparts, result.other_pose_probability))
     return guesses
 
 

@@ -47,7 +47,12 @@ def match(
         int | None,
         io.option("NUMBER", "Match each of at most so many things of the target by itself.", min=1, max=20),
     ] = None,
-    poses: io.PoseSearch = io.Poses.mirror,
+    poses: Annotated[
+        io.Poses | None,
+        io.option(
+            "NAME", "The target as it is (upright), mirrored too (mirror), or also turned (any). Default: mirror."
+        ),
+    ] = None,
     mirrored: Annotated[
         bool, typer.Option("--mirrored", help="Match the mirror image of the target, and try no other pose.")
     ] = False,
@@ -76,6 +81,8 @@ def match(
       chmnet match donkey.png zebra.png --place found
       chmnet match donkey.png zebras.png --instances 3 -o matches.png
     """
+    if mirrored and poses is not None:
+        raise InputError("give --mirrored or --poses, not both: --mirrored tries no other pose")
     if points is not None and points_file is not None:
         raise InputError("give points with --points or with --points-file, not both")
     given = io.parse_points(points or "") if points_file is None else io.read_points(points_file)
@@ -102,7 +109,9 @@ def match(
         for box, path, image in zip(boxes, (source, target), images, strict=True):
             io.check_box(box, path, *image.size)
         name = model or DEFAULT_MODEL
-        matcher = Matcher(name, device, memory_mb, backbone_weights=backbone_weights, poses=poses.value)
+        matcher = Matcher(
+            name, device, memory_mb, backbone_weights=backbone_weights, poses=(poses or io.Poses.mirror).value
+        )
         views = View(pictures[0]), View(pictures[1], mirrored=mirrored)
         result = matcher.match(*views, boxes=boxes, place=place.value)
         found = _find(result, given, instances)
@@ -129,9 +138,17 @@ def match(
 
 def _print_areas(result: "MatchResult", source: Path, target: Path) -> None:
     """Say on standard error what was looked at."""
+    from chmnet.pictures import View
+    from chmnet.turns import turned
+
     for path, view in ((source, result.source), (target, result.target)):
-        area = "the whole picture" if view.area is None else "from ({}, {}) to ({}, {})".format(*view.area)
-        typer.echo(f"matched of {path.name}: {area}", err=True)
+        if view.area is None:
+            area = "the whole picture"
+        elif view.area == turned(View(view.picture), view.turn).area:
+            area = "the middle of the picture, which was turned"  # nothing was found
+        else:
+            area = "from ({}, {}) to ({}, {})".format(*view.area)
+        typer.echo(f"{path.name}: matched {area}", err=True)
 
 
 class _Found(NamedTuple):

@@ -26,7 +26,7 @@ from chmnet.web.decoder import FORMATS, media_type
 from chmnet.web.models import DEFAULT_MODEL, Offer
 from chmnet.web.service import Pair, Search, Service, Timed
 from chmnet.web.sessions import Session, StoredPicture, example_pairs
-from chmnet.web.uploads import INSTANCES, parse_box, parse_points, read_match_form
+from chmnet.web.uploads import INSTANCES, MIRRORED, parse_box, parse_points, read_match_form
 
 COOKIE = "chmnet-session"
 
@@ -37,8 +37,8 @@ ModelName = Annotated[str, Query(alias="model", max_length=200, description="A n
 
 
 Poses = Annotated[
-    Literal["upright", "mirror", "any"],
-    Query(description="The target as it is; mirrored too; or mirrored and turned too."),
+    Literal["upright", "mirror", "any", "mirrored"],
+    Query(description="The target as it is; mirrored too; mirrored and turned too; or its mirror image only."),
 ]
 Place = Annotated[
     Literal["whole", "found"],
@@ -291,7 +291,7 @@ _MATCH_BODY: dict[str, Any] = {
                         "points": {"type": "string", "description": "JSON: [[x, y], …] in pixels of the source"},
                         "top": {"type": "integer", "minimum": 1, "maximum": 5000, "default": 300},
                         "instances": {"type": "integer", "minimum": 1, "maximum": INSTANCES},
-                        "poses": {"type": "string", "enum": list(POSES), "default": DEFAULT_POSES},
+                        "poses": {"type": "string", "enum": [*POSES, MIRRORED], "default": DEFAULT_POSES},
                         "place": {"type": "string", "enum": list(PLACES), "default": "whole"},
                         "source_box": {"type": "string", "description": "left,top,right,bottom in pixels"},
                         "target_box": {"type": "string", "description": "left,top,right,bottom in pixels"},

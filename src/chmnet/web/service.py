@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from chmnet.features import FeatureCache, Features
 from chmnet.matcher import Matchable
-from chmnet.pictures import Box, Size
+from chmnet.pictures import Box, Size, View
 from chmnet.poses import DEFAULT_POSES
 from chmnet.result import MatchResult
 from chmnet.web.answers import WebError
@@ -21,7 +21,7 @@ from chmnet.web.models import DEFAULT_MODEL, Models, offers
 from chmnet.web.queue import WorkQueue
 from chmnet.web.sessions import PUBLIC, Session, Sessions, StoredPicture, content_id, load_examples
 from chmnet.web.settings import Settings
-from chmnet.web.uploads import Bodies, Decoder
+from chmnet.web.uploads import MIRRORED, Bodies, Decoder
 from chmnet.weights import MODELS
 
 logger = logging.getLogger(__name__)
@@ -35,6 +35,7 @@ class Search(NamedTuple):
     """How the thing is looked for in a pair; see :meth:`chmnet.Matcher.match`."""
 
     poses: str = DEFAULT_POSES
+    """Or :data:`chmnet.web.uploads.MIRRORED`."""
     place: str = "whole"
     boxes: tuple[Box | None, Box | None] = (None, None)
 
@@ -193,14 +194,16 @@ class Service:
         poses, place, boxes = pair.search
         sides: tuple[Matchable, Matchable] = (
             pair.source.detailed(self._details),
-            pair.target.detailed(self._details),
+            View(pair.target.detailed(self._details), mirrored=poses == MIRRORED),
         )
         if not pair.search.detailed:
             source, target = (
                 picture.at(matcher.image_size, self._pixels) for picture in (pair.source, pair.target)
             )
-            sides = matcher.extract(source, owner=source.owner), matcher.extract(target, "target", target.owner)
-        result = matcher.match(sides[0], sides[1], True, boxes=boxes, poses=poses, place=place, owner=pair.owner)
+            other = View(target, mirrored=poses == MIRRORED)
+            sides = matcher.extract(source, owner=source.owner), matcher.extract(other, "target", target.owner)
+        tried = "upright" if poses == MIRRORED else poses
+        result = matcher.match(sides[0], sides[1], True, boxes=boxes, poses=tried, place=place, owner=pair.owner)
         views = replace(result.source, picture=pair.source), replace(result.target, picture=pair.target)
         result = replace(result, source=views[0], target=views[1])  # the result does not keep more pixels
         _ = result.forward  # computed here, not by the thread that answers

@@ -40,6 +40,10 @@ INSTANCES = 20
 # ---------------------------------------------------------------- bodies
 
 
+MIRRORED = "mirrored"
+"""The mirror image of the target is matched, and no other pose: as ``chmnet match --mirrored``."""
+
+
 class MatchForm(NamedTuple):
     """The fields of ``POST /api/match``."""
 
@@ -156,7 +160,7 @@ async def read_match_form(body: Body, default_model: str) -> MatchForm:
     model = texts.get("model") or default_model
     points = parse_points(texts["points"], limits.points) if texts.get("points") else None
     search = {"poses": texts.get("poses") or DEFAULT_POSES, "place": texts.get("place") or "whole"}
-    for name, known in (("poses", POSES), ("place", PLACES)):
+    for name, known in (("poses", (*POSES, MIRRORED)), ("place", PLACES)):
         if search[name] not in known:
             raise WebError(422, f"{name} must be one of {', '.join(known)}", "leave it out for the usual one")
     search |= {name: texts.get(name, "")[:100] for name in ("source_box", "target_box")}

@@ -39,9 +39,9 @@ def test_the_page_says_which_pose_won(visit: Callable[..., Visit], tmp_path: Pat
     ImageOps.mirror(to_picture(ZEBRA)).save(tmp_path / "mirrored.png")
     person.upload(DONKEY, tmp_path / "mirrored.png")
     words = person.page.locator("#pose")
-    person.wait("document.getElementById('pose').innerText.includes('matched mirrored')")
+    person.wait("document.getElementById('pose').innerText.includes('mirrored before matching')")
     expected = Matcher().match(DONKEY, tmp_path / "mirrored.png")
-    assert words.inner_text() == f"The target was matched mirrored, {100 * expected.pose_probability:.0f} % sure."
+    assert words.inner_text() == f"The target was mirrored before matching, {expected.pose_probability:.0%} sure."
     for point in ([85.0, 44.0], [178.0, 38.0]):
         found = person.evaluate(f"chmnet.view.pair.transfer({point[0]}, {point[1]})")
         np.testing.assert_allclose([[found["x"], found["y"]]], expected.locate(point), atol=1)

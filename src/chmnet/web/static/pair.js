@@ -160,18 +160,18 @@ export function boxBetween(first, second, { width, height }, least = 1) {
   return right - left < Math.max(1, least) || bottom - top < Math.max(1, least) ? null : [left, top, right, bottom];
 }
 
-/** "The target was matched mirrored, 93 % sure."; nothing where only one pose was tried. */
+/** What `chmnet match` says: "The target was mirrored before matching, 93% sure."; nothing where one pose was tried. */
 export function poseInWords({ mirrored, turn, probability }) {
   if (probability === null || probability === undefined) return "";
-  const turned = turn ? `turned by ${Math.round(turn <= 180 ? turn : 360 - turn)}° to the ${turn <= 180 ? "left" : "right"}` : "";
-  const how = [mirrored ? "mirrored" : "", turned].filter(Boolean).join(" and ") || "as it is";
-  return `The target was matched ${how}, ${Math.round(100 * probability)} % sure.`;
+  const turned = turn ? `turned by ${turn <= 180 ? `${turn}° counter-clockwise` : `${360 - turn}° clockwise`}` : "";
+  const how = [mirrored ? "mirrored" : "", turned].filter(Boolean).join(", then ");
+  return `The target was ${how ? `${how} before matching` : "matched as it is"}, ${Math.round(100 * probability)}% sure.`;
 }
 
 /** A doubt whether the pictures show the same kind of thing; nothing where they probably do. */
 export function doubtInWords(sameKind) {
   if (sameKind === null || sameKind === undefined || sameKind >= 0.5) return "";
-  return `The pictures seem to show different things, ${Math.round(100 * (1 - sameKind))} % sure.`;
+  return `The pictures seem to show different things, ${Math.round(100 * (1 - sameKind))}% sure.`;
 }
 
 export function clamp(value, low, high) { return Math.min(high, Math.max(low, value)); }
