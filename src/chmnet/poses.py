@@ -14,7 +14,7 @@ from chmnet.ops.correlation import cosine_correlation, resize_features
 from chmnet.ops.evidence import logistic
 from chmnet.pictures import View
 from chmnet.place import Look, Vote
-from chmnet.turns import find_turn, logistic
+from chmnet.turns import find_turn
 
 POSES = ("upright", "mirror", "any")
 """What may be tried: the target as it is; mirrored too; mirrored and turned too."""
