@@ -220,7 +220,8 @@ class MatchResult:
         sizes, threshold = (self.source.size, self.target.size), from_which_on(self.foreground[0])
         found = find_instances(self.scores, self.foreground, sizes, most, threshold)
         parts = (restricted(self.scores, self.likeness, self.foreground, each) for each in found)
-        return [replace(self, **part._asdict(), keypoints=None) for part in parts]
+        results = [replace(self, **part._asdict(), keypoints=None) for part in parts]
+        return sorted(results, key=lambda each: -float(each.matches(100).confidence.mean()))
 
     @overload
     def matches(self, top: int = 300, spread: bool = False, background: bool = False) -> Matches: ...

@@ -142,15 +142,16 @@ def test_poses_and_boxes_are_those_of_the_library(
 ) -> None:
     """The target is turned about: every answer is in pixels of the pictures as they were sent."""
     file = io.BytesIO()
-    zebra = ImageOps.mirror(to_picture(ZEBRA))
-    (zebra.rotate(90, expand=True) if asked.get("poses") == "any" else zebra).save(file, format="PNG")
+    zebra, turned = to_picture(ZEBRA), asked.get("poses") == "any"
+    (zebra.rotate(90, expand=True) if turned else ImageOps.mirror(zebra)).save(file, format="PNG")
     poses = {"poses": "upright"} if asked.get("poses") == "upright" else {}
     target = View(Picture(file.getvalue()), mirrored=asked.get("poses") == "mirrored")
     expected = Matcher().match(DONKEY, target, **options, **poses)
     pair = f"/api/pairs/{load(client, DONKEY.read_bytes())}/{load(client, file.getvalue())}"
     header, blocks = unpack(client.get(pair, params=asked).content)
     assert header["target_view"] == json.loads(json.dumps(describe_view(expected.target)))
-    assert header["pose"]["mirrored"] == (asked.get("poses") != "upright")
+    assert header["pose"]["mirrored"] == (asked.get("poses") not in ("upright", "any"))
+    assert header["pose"]["turn"] == (270 if turned else 0)
     if expected.pose_probability is None:
         assert header["pose"]["probability"] is None
     else:

@@ -37,7 +37,7 @@ def offers(files: Mapping[str, Path]) -> dict[str, Offer]:
 
     Example:
         >>> list(offers({}))[:2]
-        ['chmnet-lite', 'hough-prior']
+        ['chmnet-lite', 'chmnet-official']
     """
     found = {name: Offer(name, known.description, name, config=known.config) for name, known in MODELS.items()}
     prior = MODELS["hough-prior"]
