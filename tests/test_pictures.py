@@ -450,6 +450,13 @@ def test_decoding_in_threads_leaves_the_warnings_alone(tmp_path: Path) -> None:
     assert list(warnings.filters) == before
 
 
+@pytest.mark.parametrize("box", [5, (1, 2, 3), ("a", 0, 1, 2), None], ids=str)
+def test_what_is_no_box(box: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # it would refuse the box first
+    with pytest.raises(InputError, match="must be left, top, right, bottom, got"):
+        View.around(np.zeros((10, 10), dtype=np.uint8), box)
+
+
 @pytest.mark.parametrize("box", [(0, 0, math.nan, 3), (0, -math.inf, 2, 3)])
 def test_boxes_that_are_not_finite(box: tuple[float, float, float, float]) -> None:
     with pytest.raises(InputError, match="finite"):

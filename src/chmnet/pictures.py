@@ -202,16 +202,15 @@ class View:
         """
         picture = Picture.of(picture)
         height, width = picture.size
-        if not all(map(math.isfinite, box)):
+        try:
+            left, top, right, bottom = map(float, box)
+        except (TypeError, ValueError):
+            raise InputError(f"the box of {picture._name} must be left, top, right, bottom, got {box!r}") from None
+        if not all(map(math.isfinite, (left, top, right, bottom))):
             raise InputError(f"the box of {picture._name} must be finite numbers, got {box}")
-        left, top, right, bottom = box
         more_x, more_y = margin * (right - left), margin * (bottom - top)
-        area = (
-            max(0, int(left - more_x)),
-            max(0, int(top - more_y)),
-            min(width, int(right + more_x + 1)),
-            min(height, int(bottom + more_y + 1)),
-        )
+        first = max(0, int(left - more_x)), max(0, int(top - more_y))
+        area = (*first, min(width, int(right + more_x + 1)), min(height, int(bottom + more_y + 1)))
         if area[0] >= area[2] or area[1] >= area[3]:
             raise InputError(f"the box of {picture._name} lies outside of the picture; correct or remove it")
         return View(picture, area)

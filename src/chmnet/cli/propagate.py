@@ -174,7 +174,7 @@ def _print(
     keypoints = sum(entry["num_keypoints"] for entry in annotations)
     mirrored = {entry["image_id"] for entry in annotations if entry.get("pose", {}).get("mirrored")}
     io.print_table(
-        ["pictures", "skipped", "mirrored", "to review", "keypoints", "low confidence"],
+        ["pictures", "skipped", "mirrored", "to review", "keypoints", "keypoints to review"],
         [[str(count) for count in (done, len(skipped), len(mirrored), len(review), keypoints, doubtful)]],
     )
     written = ", ".join(_printable(str(path)) for path in (output, sheet_path) if path is not None)
