@@ -111,7 +111,7 @@ def test_all_pictures_are_drawn(pictures: dict, tmp_path: Path) -> None:
     pictures["main"](tmp_path)
     for path in tmp_path.iterdir():
         assert (ROOT / "docs" / "images" / path.name).exists()
-    assert len(list(tmp_path.iterdir())) == 11
+    assert len(list(tmp_path.iterdir())) == 15
 
 
 @pytest.mark.parametrize("name", MODULES)
