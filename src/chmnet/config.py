@@ -89,6 +89,9 @@ class HoughConfig(TomlConfig):
     last_sharing: Literal["psi", "iso", "full"] = "psi"
     last_layer: bool = True
     """Off: without the last Hough layer, after upsampling."""
+    taps: Literal["dense", "center-pivot", "center-pivot-joint"] = "dense"
+    """Which taps the kernels of all Hough layers have: every pair of offsets (the paper), or only those whose
+    source or target is the centre, in position at all pairs of scales, or in position and scale at once."""
     spatial_window: int = 5
     scale_window: int = 3
     channels: int = 1

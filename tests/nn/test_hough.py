@@ -187,7 +187,7 @@ def test_no_channels(name: str) -> None:
 
 
 def test_description() -> None:
-    expected = "spatial=5, scale=3, sharing='iso', in_channels=1, out_channels=1, weights=45"
+    expected = "spatial=5, scale=3, sharing='iso', taps='dense', in_channels=1, out_channels=1, weights=45"
     assert expected in repr(HoughMatching(5, 3, "iso"))
 
 

@@ -86,7 +86,8 @@ class AppendixBVote(nn.Module):
 
     def forward(self, correlation: Tensor) -> Tensor:
         """Vote: same axes and size out."""
-        scores = self.convolve(correlation, (self.weight / self.count)[..., self.index])
+        weights = F.pad(self.weight / self.count, (0, 1))  # the last one is 0: what −1, no tap, stands for
+        scores = self.convolve(correlation, weights[..., self.index])
         return scores if self.bias is None else _add_bias(scores, self.bias)
 
 

@@ -112,8 +112,11 @@ def count_head_multiply_adds(
 
 def _vote_multiply_adds(layer: nn.Module, matches: int, scales: int) -> int:
     if isinstance(layer, HoughMatching):
-        taps = layer.spatial**4 * (1 if layer.scale is None else scale_pairs_in_reach(scales, layer.scale))
-        return taps * layer.in_channels * layer.out_channels * matches
+        taps = (layer.groups.index >= 0).double().sum((-4, -3, -2, -1))  # of each pair of scale and rotation steps
+        for window in taps.shape:
+            reached = [max(0, scales - abs(tap - window // 2)) for tap in range(window)]
+            taps = torch.tensor(reached, dtype=taps.dtype) @ taps  # each axis in turn
+        return int(taps) * layer.in_channels * layer.out_channels * matches
     if isinstance(layer, NeighbourhoodConsensus):
         return 2 * sum(weight.numel() for weight in layer.weights) * matches  # in both directions
     return 0

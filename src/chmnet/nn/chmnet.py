@@ -79,11 +79,15 @@ class MatchingHead(nn.Module):
         if isinstance(matching, HoughConfig):
             scale = matching.scale_window if self.over_scales else None
             window, channels = matching.spatial_window, matching.channels
-            first = HoughMatching(window, scale, matching.first_sharing, 1, channels, backend=backend)
+            first = HoughMatching(
+                window, scale, matching.first_sharing, 1, channels, backend=backend, taps=matching.taps
+            )
             first.reset_parameters()  # drawn a second time, as in version 0.1: a seed gives the same network
             if not matching.last_layer:
                 return first, nn.Identity()
-            last = HoughMatching(window, None, matching.last_sharing, channels, 1, backend=backend)
+            last = HoughMatching(
+                window, None, matching.last_sharing, channels, 1, backend=backend, taps=matching.taps
+            )
             last.reset_parameters()
             return first, last
         if isinstance(matching, RegularisedHoughConfig):

@@ -47,7 +47,9 @@ class FineBranch(nn.Module):
         self.share = nn.Parameter(torch.tensor(FIRST_SHARE))
         width = coarse_channels + config.fine.channels
         self.mix = MixingBlock(width, config.fine.hidden) if config.fine.hidden else None
-        self.vote = HoughMatching(matching.spatial_window, None, matching.last_sharing, backend=backend)
+        self.vote = HoughMatching(
+            matching.spatial_window, None, matching.last_sharing, backend=backend, taps=matching.taps
+        )
         self.reset_parameters()
 
     @torch.no_grad()

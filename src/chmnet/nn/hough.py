@@ -1,11 +1,13 @@
 """The convolutional Hough matching layer (section 3.2 of the paper): 4D and 6D are the same class."""
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from chmnet.errors import InputError
 from chmnet.nn.taps import TapGroups, tap_groups
 from chmnet.ops import conv_nd
+from chmnet.ops.pivot import conv_pivot, split_pivot
 
 
 class HoughMatching(nn.Module):
@@ -18,12 +20,15 @@ class HoughMatching(nn.Module):
         spatial: odd side of the window over positions.
         scale: odd side of the window over scales: 6D; ``None``: 4D.
         sharing: ``"psi"``, ``"iso"`` or ``"full"``; see :mod:`chmnet.nn.taps`.
+        taps: ``"dense"``, ``"center-pivot"`` or ``"center-pivot-joint"``; see :mod:`chmnet.nn.taps`.
+        rotation: odd side of the window over rotations; ``None``: no such axes.
         in_channels: channels of the correlation that comes in.
         out_channels: channels that go out.
         bias: whether to add one learned number to each output channel.
         backend: who convolves; see :func:`chmnet.ops.conv_nd`.
 
-    Input and output axes: ``b c hs ws ht wt``, or with scales ``b c ss st hs ws ht wt``.
+    Input and output axes: ``b c hs ws ht wt``, with scales ``b c ss st hs ws ht wt``; rotations, ``rs rt``, stand
+    behind scales.
 
     Example:
         >>> layer = HoughMatching(spatial=5, scale=3)
@@ -45,15 +50,18 @@ class HoughMatching(nn.Module):
         out_channels: int = 1,
         bias: bool = True,
         backend: str = "auto",
+        taps: str = "dense",
+        rotation: int | None = None,
     ) -> None:
         super().__init__()
         for name, channels in (("in_channels", in_channels), ("out_channels", out_channels)):
             if channels < 1:
                 raise InputError(f"{name} must be at least 1, got {channels}")
-        self.spatial, self.scale, self.sharing = spatial, scale, sharing
+        self.spatial, self.scale, self.rotation = spatial, scale, rotation
+        self.sharing, self.taps = sharing, taps
         self.in_channels, self.out_channels = in_channels, out_channels
         self.backend = backend
-        self.groups: TapGroups = tap_groups(spatial, scale, sharing)
+        self.groups: TapGroups = tap_groups(spatial, scale, sharing, taps, rotation)
         self.register_buffer("index", self.groups.index.clone(), persistent=False)
         self.register_buffer("count", self.groups.count.clone(), persistent=False)
         self.weight = nn.Parameter(torch.empty(out_channels, in_channels, self.groups.number))
@@ -75,32 +83,41 @@ class HoughMatching(nn.Module):
                 self.bias.zero_()
 
     def kernel(self) -> Tensor:
-        """The dense kernel ``[c_out, c_in, *taps]`` that the shared weights stand for."""
+        """The dense kernel ``[c_out, c_in, *taps]`` that the shared weights stand for; 0 where there is no tap."""
         shared = self.weight / self.count
-        return shared.index_select(-1, self.index.flatten()).unflatten(-1, self.index.shape)
+        if self.taps != "dense":
+            shared = F.pad(shared, (0, 1))  # what −1, no tap, selects
+        index = self.index.flatten() % shared.shape[-1]
+        return shared.index_select(-1, index).unflatten(-1, self.index.shape)
 
     def forward(self, correlation: Tensor) -> Tensor:
         """Vote: convolve the correlation with the kernel, same axes and size out."""
-        return vote(correlation, self.kernel(), self.bias, self.backend)
+        return vote(correlation, self.kernel(), self.bias, self.backend, self.taps)
 
     def extra_repr(self) -> str:
         """What ``print(layer)`` shows."""
         return (
-            f"spatial={self.spatial}, scale={self.scale}, sharing={self.sharing!r}, "
+            f"spatial={self.spatial}, scale={self.scale}, sharing={self.sharing!r}, taps={self.taps!r}, "
             f"in_channels={self.in_channels}, out_channels={self.out_channels}, weights={self.groups.number}"
         )
 
 
-def vote(correlation: Tensor, kernel: Tensor, bias: Tensor | None, backend: str) -> Tensor:
-    """Convolve a 4D or 6D correlation with a dense kernel.
+def vote(
+    correlation: Tensor, kernel: Tensor, bias: Tensor | None, backend: str, taps: str = "dense"
+) -> Tensor:
+    """Convolve a 4D, 6D or 8D correlation with a dense kernel, or with a center-pivot one.
 
     Raises:
         InputError: the two have different numbers of axes.
     """
-    axes = "b c hs ws ht wt" if kernel.dim() == 6 else "b c ss st hs ws ht wt"
     if correlation.dim() != kernel.dim():
+        pairs = (" ss st", " rs rt") if kernel.dim() == 10 else (" ss st",)
+        axes = "b c" + ("" if kernel.dim() == 6 else "".join(pairs)) + " hs ws ht wt"
         raise InputError(
             f"correlation must have the axes {axes}, got {correlation.dim()} axes "
             f"of shape {list(correlation.shape)}"
         )
-    return conv_nd(correlation, kernel, bias, backend=backend)
+    if taps == "dense":
+        return conv_nd(correlation, kernel, bias, backend=backend)
+    parts = split_pivot(kernel, joint=taps == "center-pivot-joint")
+    return conv_pivot(correlation, *parts, bias, backend=backend)

@@ -172,6 +172,7 @@ class ExpandedVote(nn.Module):
     def __init__(self, layer: "HoughMatching | ExpandedVote") -> None:
         super().__init__()
         self.backend: str = layer.backend
+        self.taps: str = layer.taps
         self.expanded = nn.Parameter(layer.kernel().detach(), requires_grad=False)
         self.bias: nn.Parameter | None = layer.bias
 
@@ -181,7 +182,7 @@ class ExpandedVote(nn.Module):
 
     def forward(self, correlation: Tensor) -> Tensor:
         """Vote, as the layer does."""
-        return vote(correlation, self.expanded, self.bias, self.backend)
+        return vote(correlation, self.expanded, self.bias, self.backend, self.taps)
 
 
 def _fast_vote(layer: nn.Module) -> nn.Module:

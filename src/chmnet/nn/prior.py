@@ -97,16 +97,21 @@ def apply_hough_prior(head: MatchingHead, prior: HoughPrior = HoughPrior(), seed
 def gaussian_kernel(layer: HoughMatching, prior: HoughPrior, offset_sigma: float) -> Float64[Tensor, " *taps"]:
     """The discretised Gaussian that a layer's votes start as, of sum 1, before any weights are shared.
 
-    ``exp(−‖p′ − p‖² / 2σ² − (‖p‖² + ‖p′‖²) / 4σ_d²)``, and with scales the same of their distances. The 4 makes
-    σ_d the standard deviation of the distance of taps that move alike, for which the two distances are equal.
+    ``exp(−‖p′ − p‖² / 2σ² − (‖p‖² + ‖p′‖²) / 4σ_d²)``, and with scales and rotations the same of their distances.
+    The 4 makes σ_d the standard deviation of the distance of taps that move alike, for which the two distances
+    are equal. Where a layer has no tap the kernel is 0.
     """
-    taps = tap_groups(layer.spatial, layer.scale, "full")  # the geometry of every single tap
+    taps = tap_groups(layer.spatial, layer.scale, "full", rotation=layer.rotation)  # of every single tap
     exponent = taps.offset.double().square() / (2 * offset_sigma**2)
     exponent += _squares(taps.far_distance, taps.near_distance) / (4 * prior.distance_sigma**2)
     exponent += taps.scale_offset.double().square() / (2 * prior.scale_offset_sigma**2)
     exponent += _squares(taps.scale_far_distance, taps.scale_near_distance) / (4 * prior.scale_distance_sigma**2)
-    kernel = torch.exp(-exponent)
-    return (kernel / kernel.sum())[taps.index]
+    exponent += taps.rotation_offset.double().square() / (2 * prior.scale_offset_sigma**2)
+    exponent += _squares(taps.rotation_far_distance, taps.rotation_near_distance) / (
+        4 * prior.scale_distance_sigma**2
+    )
+    kernel = torch.exp(-exponent)[taps.index] * (layer.groups.index >= 0)
+    return kernel / kernel.sum()
 
 
 def _squares(far: Tensor, near: Tensor) -> Tensor:
@@ -118,7 +123,8 @@ def _set_votes(
     layer: HoughMatching, kernel: Tensor, gain: float, noise: float, generator: torch.Generator
 ) -> None:
     """Share a kernel of sum 1: a group's weight is the sum of its taps, for a layer divides by their number."""
-    weight = kernel.new_zeros(layer.groups.number).index_add(0, layer.groups.index.flatten(), kernel.flatten())
+    index, there = layer.groups.index.flatten(), (layer.groups.index >= 0).flatten()
+    weight = kernel.new_zeros(layer.groups.number).index_add(0, index[there], kernel.flatten()[there])
     differences = torch.randn(layer.weight.shape, generator=generator, dtype=torch.float64)
     layer.weight.copy_(gain / layer.in_channels * weight * (1 + noise * differences))
 

@@ -7,24 +7,29 @@ A tap is a pair of offsets from the kernel's centre: p in the source and p′ in
 * ``iso``: isotropic. Taps with the same ‖p′ − p‖ share.
 * ``full``: no two taps share.
 
-Centre and scale are separate groups (``‖·‖_g`` in the paper): a 6D key is a scale key and a spatial key.
+Position, scale and rotation are separate groups (``‖·‖_g`` in the paper): the key of a tap is a key of each.
+
+Which taps there are at all:
+
+* ``dense``: every pair of offsets.
+* ``center-pivot``: those whose source or target position is the centre, at all pairs of scales and rotations.
+* ``center-pivot-joint``: those whose source or target is the centre in position, scale and rotation at once.
 """
 
-import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from itertools import product
+from typing import NamedTuple
 
+import numpy as np
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from chmnet.errors import InputError
 
 SHARINGS = ("psi", "iso", "full")
-
-Offset = tuple[int, ...]
-Key = tuple[int, ...]
+TAPS = ("dense", "center-pivot", "center-pivot-joint")
 
 
 @dataclass(frozen=True)
@@ -32,11 +37,11 @@ class TapGroups:
     """The groups of taps that share a weight, and their geometry.
 
     Groups are numbered in the order in which their first tap appears; with scales the scale group counts
-    slowest. Distances are Euclidean, in cells.
+    slowest. Distances are Euclidean, in cells, or in steps of scale and rotation; 0 where there are none.
     """
 
     index: Int64[Tensor, " *taps"]
-    """For each tap, ``[ss st] hs ws ht wt``, the number of its group."""
+    """For each tap, ``[ss st] [rs rt] hs ws ht wt``, the number of its group; −1: no such tap."""
     count: Float[Tensor, " groups"]
     """Number of taps in each group."""
     offset: Float[Tensor, " groups"]
@@ -48,9 +53,13 @@ class TapGroups:
     scale_group: Int64[Tensor, " groups"]
     """Which group of scale taps each group belongs to; 0 without scales."""
     scale_offset: Float[Tensor, " groups"]
-    """The same three distances between scales, in steps; 0 without scales."""
+    """The same three distances between scales."""
     scale_far_distance: Float[Tensor, " groups"]
     scale_near_distance: Float[Tensor, " groups"]
+    rotation_offset: Float[Tensor, " groups"]
+    """The same three distances between rotations."""
+    rotation_far_distance: Float[Tensor, " groups"]
+    rotation_near_distance: Float[Tensor, " groups"]
 
     @property
     def number(self) -> int:
@@ -58,81 +67,117 @@ class TapGroups:
         return self.count.numel()
 
 
+class _Pairs(NamedTuple):
+    """All pairs of offsets of one kind (scale, rotation or position), in the order of the kernel."""
+
+    label: np.ndarray
+    """Number of the key, in order of appearance."""
+    distances: np.ndarray
+    """``pairs 3``: offset, larger and smaller distance to the centre; of the first pair with the key."""
+    source_centre: np.ndarray
+    """Whether the source's offset is the centre."""
+    target_centre: np.ndarray
+
+
 @lru_cache(maxsize=32)
-def tap_groups(spatial: int = 5, scale: int | None = None, sharing: str = "psi") -> TapGroups:
+def tap_groups(
+    spatial: int = 5,
+    scale: int | None = None,
+    sharing: str = "psi",
+    taps: str = "dense",
+    rotation: int | None = None,
+) -> TapGroups:
     """Group the taps of a window of ``spatial``⁴, or ``scale``² × ``spatial``⁴, taps.
 
     The result is shared between callers, and always on the CPU: treat it as read-only.
+
+    Args:
+        spatial: odd side of the window over positions.
+        scale: of the window over scales; ``None``: no such axes.
+        sharing: one of :data:`SHARINGS`.
+        taps: one of :data:`TAPS`.
+        rotation: of the window over rotations; ``None``: no such axes.
 
     Example:
         >>> [tap_groups(5, None, s).number for s in ("psi", "iso", "full")]
         [55, 15, 625]
         >>> [tap_groups(5, 3, s).number for s in ("psi", "iso", "full")]
         [220, 45, 5625]
+        >>> tap_groups(5, taps="center-pivot").number
+        6
     """
     if sharing not in SHARINGS:
         raise InputError(f"sharing must be one of {', '.join(SHARINGS)}, got {sharing!r}")
-    for name, size in (("spatial", spatial), ("scale", scale)):
+    if taps not in TAPS:
+        raise InputError(f"taps must be one of {', '.join(TAPS)}, got {taps!r}")
+    for name, size in (("spatial", spatial), ("scale", scale), ("rotation", rotation)):
         if size is not None and (size < 1 or size % 2 == 0):
             raise InputError(f"{name} must be odd and positive, got {size}; use 3 or 5")
 
-    space = _window(spatial, dimensions=2)
-    space_index = _number_keys([_key(p, q, sharing) for p, q in product(space, space)])
-    distances = _first_distances(space, space_index)
-    shape: tuple[int, ...] = (spatial,) * 4
-    line = _window(scale or 1, dimensions=1)
-    scale_index = _number_keys([_key(p, q, sharing) for p, q in product(line, line)])
-    scale_distances = _first_distances(line, scale_index)
-    if scale is not None:
-        shape = (scale, scale, *shape)
-    groups, scale_groups = len(distances), len(scale_distances)
-    index = (scale_index[:, None] * groups + space_index).reshape(shape)
-    far, near, offset = distances.repeat(scale_groups, 1).unbind(1)
-    scale_far, scale_near, scale_offset = scale_distances.repeat_interleave(groups, dim=0).unbind(1)
+    kinds = [_pairs(scale or 1, 1, sharing), _pairs(rotation or 1, 1, sharing), _pairs(spatial, 2, sharing)]
+    grid = np.indices([len(kind.label) for kind in kinds]).reshape(len(kinds), -1)
+    there = _exists(kinds, grid, taps)
+    labels = np.stack([kind.label[places] for kind, places in zip(kinds, grid, strict=True)])
+    joined = reduce(lambda number, label: number * (label.max() + 1) + label, labels)
+    number, first = _number(joined[there])
+    index = np.full(len(joined), -1)
+    index[there] = number
+    tap = np.flatnonzero(there)[first]
+    measures = [
+        torch.tensor(values, dtype=torch.float32, device="cpu")
+        for kind, places in zip(kinds, grid, strict=True)
+        for values in kind.distances[places[tap]].T
+    ]
+    windows = [size for line in (scale, rotation) if line is not None for size in (line, line)]
+    offsets, far, near = measures[0::3], measures[1::3], measures[2::3]
     return TapGroups(
-        index=index,
-        count=torch.bincount(index.flatten()).float(),
-        offset=offset,
-        far_distance=far,
-        near_distance=near,
-        scale_group=torch.arange(scale_groups, device="cpu").repeat_interleave(groups),
-        scale_offset=scale_offset,
-        scale_far_distance=scale_far,
-        scale_near_distance=scale_near,
+        index=torch.tensor(index, device="cpu").reshape(*windows, *(spatial,) * 4),
+        count=torch.tensor(np.bincount(number), dtype=torch.float32, device="cpu"),
+        offset=offsets[2],
+        far_distance=far[2],
+        near_distance=near[2],
+        scale_group=torch.tensor(labels[0, tap], device="cpu"),
+        scale_offset=offsets[0],
+        scale_far_distance=far[0],
+        scale_near_distance=near[0],
+        rotation_offset=offsets[1],
+        rotation_far_distance=far[1],
+        rotation_near_distance=near[1],
     )
 
 
-def _window(size: int, dimensions: int) -> list[Offset]:
+def _exists(kinds: list[_Pairs], grid: np.ndarray, taps: str) -> Bool[np.ndarray, " taps"]:
+    """Which taps of a window there are."""
+    if taps == "dense":
+        return np.ones(grid.shape[1], dtype=bool)
+    joint = taps == "center-pivot-joint"
+    counted = list(zip(kinds, grid, strict=True)) if joint else [(kinds[-1], grid[-1])]
+    source = np.logical_and.reduce([kind.source_centre[places] for kind, places in counted])
+    target = np.logical_and.reduce([kind.target_centre[places] for kind, places in counted])
+    return source | target
+
+
+def _pairs(size: int, dimensions: int, sharing: str) -> _Pairs:
+    """All pairs of offsets of a window, with their keys; squared distances are whole numbers."""
     reach = size // 2
-    return list(product(range(-reach, reach + 1), repeat=dimensions))
+    window = np.array(list(product(range(-reach, reach + 1), repeat=dimensions)))
+    source, target = np.repeat(window, len(window), axis=0), np.tile(window, (len(window), 1))
+    offset, of_source, of_target = ((vector**2).sum(1) for vector in (target - source, source, target))
+    near, far = np.minimum(of_source, of_target), np.maximum(of_source, of_target)
+    base = int(offset.max()) + 1
+    key = {"full": np.arange(len(offset)), "iso": offset, "psi": (offset * base + far) * base + near}[sharing]
+    label, _ = _number(key)
+    distances = np.sqrt(np.stack([offset, far, near], axis=1))
+    return _Pairs(label, distances, of_source == 0, of_target == 0)
 
 
-def _key(source: Offset, target: Offset, sharing: str) -> Key:
-    """What two taps must have in common to share a weight; distances are squared to stay whole numbers."""
-    if sharing == "full":
-        return (*source, *target)
-    offset = _squared([q - p for p, q in zip(source, target, strict=True)])
-    if sharing == "iso":
-        return (offset,)
-    distances = sorted([_squared(source), _squared(target)])
-    return (offset, *distances)
+def _number(keys: np.ndarray) -> tuple[Int64[np.ndarray, " keys"], Int64[np.ndarray, " distinct"]]:
+    """Number distinct keys in order of appearance; and where each appears first.
 
-
-def _squared(vector: Offset | list[int]) -> int:
-    return sum(component * component for component in vector)
-
-
-def _number_keys(keys: list[Key]) -> Int64[Tensor, " taps"]:
-    """Number distinct keys in order of appearance."""
-    numbers: dict[Key, int] = {}
-    return torch.tensor([numbers.setdefault(key, len(numbers)) for key in keys], device="cpu")
-
-
-def _first_distances(space: list[Offset], index: Tensor) -> Float[Tensor, "groups 3"]:
-    """Larger and smaller distance to the centre, and offset, of the first tap of each group."""
-    rows: dict[int, tuple[float, float, float]] = {}
-    for group, (p, q) in zip(index.tolist(), product(space, space), strict=True):
-        far, near = max(_squared(p), _squared(q)), min(_squared(p), _squared(q))
-        offset = _squared([b - a for a, b in zip(p, q, strict=True)])
-        rows.setdefault(group, (math.sqrt(far), math.sqrt(near), math.sqrt(offset)))
-    return torch.tensor(list(rows.values()), device="cpu")
+    Example:
+        >>> [found.tolist() for found in _number(np.array([7, 3, 7, 9]))]
+        [[0, 1, 0, 2], [0, 1, 3]]
+    """
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return np.argsort(order)[inverse], first[order]

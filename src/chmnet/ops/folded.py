@@ -1,6 +1,7 @@
 """Fast, exact n-dimensional convolution made of PyTorch's own convolutions.
 
-Up to three dimensions PyTorch convolves by itself. From four dimensions on:
+Up to three dimensions PyTorch convolves by itself. Dimensions along which the kernel has one tap only are more of
+the batch. From four dimensions on:
 
 1. The last four dimensions are one ``conv3d`` over the last three, with the k shifts along the first of the
    four as k output channels, and then k shifted additions. (Appendix B of the paper convolves k times instead;
@@ -34,6 +35,8 @@ def conv_nd(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     dimensions = x.dim() - 2
     if dimensions <= 3:
         return _PLAIN[dimensions](x, weight, bias, padding=[k // 2 for k in weight.shape[2:]])
+    if single := [axis for axis in range(2, x.dim()) if weight.shape[axis] == 1][: dimensions - 1]:
+        return _as_batch(x, weight, bias, single)
     if dimensions == 4:
         return _Convolution4d.apply(x, weight, bias)
     size, taps = x.shape[2], weight.shape[2]
@@ -41,6 +44,14 @@ def conv_nd(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if size < 2 * taps:
         return _fold_first_dimension(x, weight, bias)
     return _sum_over_first_dimension(x, weight, bias)
+
+
+def _as_batch(x: Tensor, weight: Tensor, bias: Tensor | None, single: list[int]) -> Tensor:
+    """Convolve without the dimensions along which the kernel has one tap."""
+    behind_batch = list(range(1, 1 + len(single)))
+    moved = x.movedim(single, behind_batch)
+    output = conv_nd(moved.flatten(0, len(single)), weight.squeeze(single), bias)
+    return output.unflatten(0, moved.shape[: 1 + len(single)]).movedim(behind_batch, single)
 
 
 def _fold_first_dimension(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
