@@ -101,5 +101,5 @@ def test_kernels_with_more_taps_are_refused() -> None:
 
 
 def test_unknown_taps() -> None:
-    with pytest.raises(InputError, match="taps must be one of dense, .*, center-pivot-joint, got 'some'"):
+    with pytest.raises(InputError, match=r"taps must be one of dense, .*, center-pivot-joint, got 'some'"):
         tap_groups(5, taps="some")
