@@ -10,12 +10,13 @@ import torch
 
 from chmnet.benchmark import count_parameters
 from chmnet.config import HoughConfig
-from chmnet.experiments import channels, learned_kernels, modules, sharing
+from chmnet.experiments import channels, learned_kernels, modules, sharing, tuned
 from chmnet.experiments.published import CONSENSUS, KERNELS, METHODS, MODULES
-from chmnet.experiments.recipe import VARIANTS, training_config
-from chmnet.experiments.store import CHANNELS, QUICK_RECIPE
+from chmnet.experiments.recipe import RATES, TUNED, VARIANTS, training_config
+from chmnet.experiments.store import QUICK_RECIPE
 from chmnet.nn.chmnet import CHMNet
 
+CHANNELS = (1, 2, 4, 8, 16)
 ONE_SCALE = {"correlation.scales": [1.0]}
 SHARING = {
     sharing: {} if sharing == "psi" else {"matching.first_sharing": sharing, "matching.last_sharing": sharing}
@@ -35,9 +36,20 @@ DIFFERENCES: dict[str, dict[str, Any]] = {
     **{
         f"{sharing}-4d-{number}-channels": {**ONE_SCALE, **changes, "matching.channels": number}
         for sharing, changes in SHARING.items()
-        for number in (4, 16)
+        for number in CHANNELS
+        if number > 1
     },
+    "pivot-6d": {"matching.taps": "center-pivot"},
+    "pivot-6d-joint": {"matching.taps": "center-pivot-joint"},
+    "pivot-4d": {**ONE_SCALE, "matching.taps": "center-pivot"},
 }
+LEARNING = {
+    "frozen": False,
+    "backbone_from": "blocks.3",
+    "backbone_learning_rate": 0.0002,
+    "batch_statistics": False,
+}
+"""How a run differs whose backbone learns."""
 
 
 def flat(settings: Mapping[str, Any], before: str = "") -> dict[str, Any]:
@@ -53,6 +65,7 @@ def test_every_variant_is_listed_here() -> None:
     asked_for |= {*VARIANTS, *sharing.NAMES, *modules.NAMES, *channels.CONSENSUS_NAMES}
     asked_for |= {f"{sharing}-6d" for sharing in learned_kernels.SHARINGS}
     assert asked_for == set(DIFFERENCES)
+    assert set(tuned.NAMES) <= asked_for
 
 
 @pytest.mark.parametrize("recipe", [None, QUICK_RECIPE], ids=["recipe", "quick"])
@@ -65,7 +78,16 @@ def test_a_variant_differs_in_what_it_says(variant: str, recipe: dict[str, Any] 
         assert whole.keys() == changed.keys()
     assert all(name.startswith("model.matching.") for name in whole.keys() - changed.keys())
     found = {name: value for name, value in changed.items() if value != whole[name]}
-    assert found == {f"model.{name}": value for name, value in DIFFERENCES[variant].items()}
+    rate = {"learning_rate": RATES[variant]} if variant in RATES else {}
+    assert found == rate | {f"model.{name}": value for name, value in DIFFERENCES[variant].items()}
+
+
+@pytest.mark.parametrize("variant", tuned.NAMES)
+def test_a_tuned_variant_differs_in_its_backbone_alone(variant: str) -> None:
+    frozen, learns = (training_config(name, 1).to_dict() for name in (variant, f"{TUNED}{variant}"))
+    found = {name: value for name, value in learns.items() if value != frozen[name]}
+    assert {name: found[name] for name in LEARNING} == LEARNING
+    assert found.keys() == LEARNING.keys()
 
 
 def test_the_whole_network_is_the_papers() -> None:
@@ -109,7 +131,7 @@ def test_votes_have_as_many_weights_as_in_the_paper(variant: str, weights: int) 
 
 
 def test_every_row_has_a_published_one() -> None:
-    assert list(KERNELS) == list(sharing.NAMES)
+    assert list(KERNELS) == list(sharing.NAMES)[: len(KERNELS)]
     assert list(MODULES) == list(modules.NAMES)
     assert set(CONSENSUS) == set(channels.CONSENSUS_NAMES)
 

@@ -14,6 +14,8 @@ from chmnet.experiments import MODULES
 ROOT = "CHMNET_DATA"
 """Variable that names the folder of the data sets for every command; quick mode ignores it."""
 NAMES = tuple(MODULES)
+CHANNELS = "1,2,4,8,16"
+"""The paper's numbers of channels."""
 
 
 def experiment(
@@ -32,9 +34,7 @@ def experiment(
         str, option("FILE", "Weights of ResNet-50; without them, models on ResNet-50 are left out.")
     ] = "",
     examples: Annotated[Path, option("FOLDER", "Example pictures.")] = Path("examples"),
-    channels: Annotated[
-        str, option("NUMBERS", "Numbers of channels to compare; the paper has 1,2,4,8,16.")
-    ] = "1,4,16",
+    channels: Annotated[str, option("NUMBERS", "Numbers of channels to compare.")] = CHANNELS,
     device: Device = "auto",
     overwrite: Overwrite = False,
 ) -> None:
@@ -84,7 +84,7 @@ def experiment(
                 continue
             where = ["--quick"] if quick else ["--root", "datasets"]
             weights = ["--resnet50", Path(resnet50).name] if resnet50 else []
-            chosen = ["--channels", channels] if wanted == "channels" and channels != "1,4,16" else []
+            chosen = ["--channels", channels] if wanted == "channels" and channels != CHANNELS else []
             folder = output.resolve().name
             command = shlex.join(["chmnet", "experiment", wanted, *where, *weights, *chosen, "-o", folder])
             for file in run_experiment(find_experiment(wanted), store, command, overwrite):

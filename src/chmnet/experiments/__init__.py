@@ -5,6 +5,7 @@ MODULES = {
     "cost": "cost",
     "kernels": "sharing",
     "modules": "modules",
+    "tuned": "tuned",
     "channels": "channels",
     "clutter": "clutter",
     "scales": "scales",

@@ -4,37 +4,75 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from chmnet.experiments.runner import Drawing, Figures
-from chmnet.experiments.store import Store
+import numpy as np
+
+from chmnet.experiments.paired import Scores, compare_all, verdict
+from chmnet.experiments.runner import Drawing, Figures, Table, to_table
+from chmnet.experiments.store import Model, Store
+from chmnet.metrics import alpha_key
 from chmnet.viz import plot_bars
 
 MISSING = "–"
+Comparison = tuple[str, str]
+"""Two variants: the one to compare with, and the other."""
 
 
 def measure_variants(
-    store: Store, variants: Sequence[str], seeds: Sequence[int] | Mapping[str, Sequence[int]]
+    store: Store,
+    variants: Sequence[str],
+    seeds: Sequence[int] | Mapping[str, Sequence[int]],
+    comparisons: Sequence[Comparison] = (),
 ) -> Figures:
-    """Train variants of the recipe and measure them on the first benchmark, as the paper does.
+    """Train variants of the recipe and measure them on the benchmarks of ablations.
 
     Args:
         store: makes the models.
         variants: names, see :mod:`chmnet.experiments.recipe`.
         seeds: of all variants, or of each.
+        comparisons: which pairs of variants are compared, see :func:`chmnet.experiments.paired.compare`.
 
     Returns:
-        ``benchmarks``: its label by name; ``rows``: for each variant its seeds, and PCK by benchmark and α, one
-        value a seed.
+        ``benchmarks``: their labels by name; ``rows``: for each variant its seeds, and PCK by benchmark and α, one
+        value a seed; ``comparisons``.
     """
-    name, benchmark = next(iter(store.benchmarks.items()))
+    benchmarks = {name: benchmark.label for name, benchmark in store.benchmarks.items() if benchmark.ablations}
+    scores: dict[str, dict[str, dict[str, Scores]]] = {}
     rows: dict[str, Any] = {}
     for variant in variants:
         own = seeds[variant] if isinstance(seeds, Mapping) else seeds
-        found: dict[str, list[float]] = {}
-        for seed in own:
-            for alpha, value in store.evaluated(store.trained(variant, seed), name)["pck"].items():
-                found.setdefault(alpha, []).append(round(value, 3))
-        rows[variant] = {"seeds": list(own), "pck": {name: found}}
-    return {"benchmarks": {name: benchmark.label}, "rows": rows}
+        models = [store.trained(variant, seed) for seed in own]
+        scores[variant] = {name: _scores(store, models, name) for name in benchmarks}
+        pck = {
+            name: {alpha: [round(float(run.mean()), 3) for run in runs] for alpha, runs in found.items()}
+            for name, found in scores[variant].items()
+        }
+        rows[variant] = {"seeds": list(own), "pck": pck}
+    return {"benchmarks": benchmarks, "rows": rows, "comparisons": compare_all(scores, comparisons)}
+
+
+def _scores(store: Store, models: Sequence[Model], benchmark: str) -> dict[str, Scores]:
+    """PCK by α: a row for each model, a column for each pair with keypoints."""
+    runs = [list(store.pair_scores(model, benchmark).values()) for model in models]
+    return {
+        alpha_key(alpha): np.array([[pair[alpha] for pair in run] for run in runs])
+        for alpha in store.benchmarks[benchmark].protocol.alphas
+    }
+
+
+def comparison_table(figures: Figures, names: Mapping[str, str]) -> Table:
+    """The differences between variants, second minus first: 95 % intervals, and which are undecided."""
+    rows = [
+        {
+            "second against first": f"{names[found['second']]} against {names[found['first']]}",
+            **{
+                f"{label} @{alpha}": verdict(difference)
+                for name, label in figures["benchmarks"].items()
+                for alpha, difference in found["pck"][name].items()
+            },
+        }
+        for found in figures["comparisons"]
+    ]
+    return to_table(rows)
 
 
 def pck_cells(figures: Figures, variant: str) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from chmnet.experiments.ablation import measure_variants, pck_cells
+from chmnet.experiments.ablation import comparison_table, measure_variants, pck_cells
 from chmnet.experiments.published import CONSENSUS
 from chmnet.experiments.runner import Drawing, Experiment, Figures, Table, to_table
 from chmnet.experiments.store import Store
@@ -10,7 +10,7 @@ from chmnet.viz import plot_runs
 
 SHARINGS = ("psi", "iso", "full")
 CONSENSUS_NAMES = {"consensus-16": "{16, 16, 1}", "consensus-1": "{1, 1, 1}"}
-SEEDS = 2
+SEEDS = 3
 
 
 def variant(sharing: str, channels: int) -> str:
@@ -24,19 +24,26 @@ def variant(sharing: str, channels: int) -> str:
 
 
 def measure(store: Store) -> Figures:
-    """PCK of two runs of every sharing and number of channels; one of neighbourhood consensus, which is slow."""
+    """PCK of every sharing and number of channels, and of one run of neighbourhood consensus."""
     seeds = {
         variant(sharing, channels): store.setting.seeds(SEEDS)
         for sharing in SHARINGS
         for channels in store.channels
     }
+    fewest = min(store.channels)
+    comparisons = [
+        (variant(sharing, fewest), variant(sharing, channels))
+        for sharing in SHARINGS
+        for channels in store.channels
+        if channels != fewest
+    ]
     seeds |= {name: store.setting.seeds(1) for name in CONSENSUS_NAMES}
-    figures = measure_variants(store, list(seeds), seeds)
+    figures = measure_variants(store, list(seeds), seeds, [*comparisons, ("consensus-1", "consensus-16")])
     return {"channels": list(store.channels), **figures}
 
 
 def tables(figures: Figures) -> list[Table]:
-    """PCK by sharing and channels; consensus beside the paper's figures."""
+    """PCK by sharing and channels; consensus beside the paper's figures; which differences are decided."""
     kernels = [
         {"kernel, 4D-4D": sharing, "channels": str(channels), **pck_cells(figures, variant(sharing, channels))}
         for sharing in SHARINGS
@@ -47,7 +54,13 @@ def tables(figures: Figures) -> list[Table]:
         {"neighbourhood consensus": title, **pck_cells(figures, name), **paper[name]}
         for name, title in CONSENSUS_NAMES.items()
     ]
-    return [to_table(kernels), to_table(consensus)]
+    names = {
+        variant(sharing, channels): f"{sharing}, {channels}"
+        for sharing in SHARINGS
+        for channels in figures["channels"]
+    }
+    differences = comparison_table(figures, {**names, **CONSENSUS_NAMES})
+    return [to_table(kernels), to_table(consensus), differences]
 
 
 def draw(store: Store, figures: Figures) -> Mapping[str, Drawing]:

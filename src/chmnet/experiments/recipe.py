@@ -40,6 +40,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "iso-4d": {"correlation": _ONE_SCALE, "matching": _ISO},
     "full-4d": {"correlation": _ONE_SCALE, "matching": _FULL},
     "psi-6d-sparse": {"correlation": {"keep_top": 10}},
+    # Taps whose source or target is the centre: at all pairs of scales, or in position and scale at once.
+    "pivot-6d": {"matching": {"taps": "center-pivot"}},
+    "pivot-6d-joint": {"matching": {"taps": "center-pivot-joint"}},
+    "pivot-4d": {"correlation": _ONE_SCALE, "matching": {"taps": "center-pivot"}},
     # Table 3: parts replaced or removed.
     "rhm": {"matching": {"kind": "regularised-hough"}},
     "without-last-vote": {"matching": {"last_layer": False}},
@@ -52,14 +56,26 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 """What each variant changes of the recipe's model."""
 
+RATES = {"consensus-16": 0.0003}
+"""Learning rates of variants that do not learn at the recipe's."""
+TUNED = "tuned-"
+"""What the names of variants begin with whose backbone learns too."""
+_TUNED_CHANGES: dict[str, Any] = {
+    "frozen": False,
+    "backbone_from": "blocks.3",
+    "backbone_learning_rate": 0.0002,
+    "batch_statistics": False,
+}
+
 
 def variant_changes(name: str) -> dict[str, Any]:
-    """Changes of the model; a variant's name may end in its channels.
+    """Changes of the model; a variant's name may begin with :data:`TUNED`, and end in its channels.
 
     Example:
         >>> variant_changes("psi-4d-16-channels")
         {'correlation': {'scales': [1.0]}, 'matching': {'channels': 16}}
     """
+    name = name.removeprefix(TUNED)
     if name.endswith("-channels"):
         kernel, channels = name.removesuffix("-channels").rsplit("-", 1)
         changes = VARIANTS[kernel]
@@ -75,4 +91,8 @@ def training_config(name: str, seed: int, recipe: dict[str, Any] = RECIPE) -> Tr
         (1.0,)
     """
     base = TrainingConfig.from_dict(recipe)
-    return base.replace(seed=seed, model=base.model.replace(**variant_changes(name)))
+    changes = _TUNED_CHANGES if name.startswith(TUNED) else {}
+    rate = RATES.get(name, base.learning_rate)
+    return base.replace(
+        seed=seed, model=base.model.replace(**variant_changes(name)), learning_rate=rate, **changes
+    )

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from chmnet.experiments.ablation import MISSING, draw_runs, measure_variants, pck_cells
+from chmnet.experiments.ablation import MISSING, comparison_table, draw_runs, measure_variants, pck_cells
 from chmnet.experiments.published import KERNELS
 from chmnet.experiments.recipe import training_config
 from chmnet.experiments.runner import Drawing, Experiment, Figures, Table, to_table
@@ -16,13 +16,21 @@ NAMES = {
     "full-4d": "full, 4D-4D",
     "iso-4d": "iso, 4D-4D",
     "psi-6d-sparse": "psi, 6D-4D, K = 10",
+    "pivot-6d": "psi, center-pivot, 6D-4D",
+    "pivot-6d-joint": "psi, center-pivot with scale, 6D-4D",
+    "pivot-4d": "psi, center-pivot, 4D-4D",
 }
-SEEDS = 3
+COMPARISONS = (
+    *(("psi-6d", other) for other in ("iso-6d", "full-6d", "psi-6d-sparse", "pivot-6d", "pivot-6d-joint")),
+    *(("psi-4d", other) for other in ("iso-4d", "full-4d", "pivot-4d")),
+    *((f"{sharing}-4d", f"{sharing}-6d") for sharing in ("psi", "iso", "full", "pivot")),
+)
+SEEDS = 5
 
 
 def measure(store: Store) -> Figures:
-    """PCK of three runs of each kernel; weights, multiply-adds and time of all that follows the backbone."""
-    figures = measure_variants(store, list(NAMES), store.setting.seeds(SEEDS))
+    """PCK of five runs of each kernel; weights, multiply-adds and time of all that follows the backbone."""
+    figures = measure_variants(store, list(NAMES), store.setting.seeds(SEEDS), COMPARISONS)
     for variant, row in figures["rows"].items():
         cost = store.cost(variant, training_config(variant, 0, store.setting.recipe).model, "head")
         figures["threads"] = cost["machine"]["threads"]
@@ -34,7 +42,7 @@ def measure(store: Store) -> Figures:
 
 
 def tables(figures: Figures) -> list[Table]:
-    """What was measured, and what the paper reports."""
+    """What was measured, which differences are decided, and what the paper reports."""
     measured = []
     for variant, title in NAMES.items():
         row = figures["rows"][variant]
@@ -59,7 +67,7 @@ def tables(figures: Figures) -> list[Table]:
         }
         for variant, row in KERNELS.items()
     ]
-    return [to_table(measured), to_table(published)]
+    return [to_table(measured), comparison_table(figures, NAMES), to_table(published)]
 
 
 def draw(store: Store, figures: Figures) -> Mapping[str, Drawing]:

@@ -23,7 +23,7 @@ from chmnet.experiments.synthetic_set import SIZE, write_synthetic_set
 from chmnet.features import FeatureCache
 from chmnet.files import atomic_path
 from chmnet.matcher import Matcher
-from chmnet.metrics import DEFAULT_PROTOCOLS, Protocol
+from chmnet.metrics import DEFAULT_PROTOCOLS, Protocol, per_pair
 from chmnet.nn.chmnet import CHMNet
 from chmnet.pictures import to_picture
 from chmnet.training.config import TrainingConfig
@@ -33,8 +33,6 @@ from chmnet.weights import load_model
 Say = Callable[[str], None]
 Track = Callable[[Sequence[Pair]], Iterable[Pair]]
 
-CHANNELS = (1, 4, 16)
-"""Numbers of channels that are compared unless others are asked for; the paper has 2 and 8 as well."""
 SPAIR_SUBSET = "SPair-71k-subset"
 """Folder of 360 test pairs in the layout of SPair-71k, below the folder of the data sets."""
 QUICK_CATEGORIES = 2
@@ -60,6 +58,8 @@ class Benchmark:
     dataset: str
     root: Path
     protocol: Protocol
+    ablations: bool = True
+    """Whether variants of the network are measured on it."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Setting:
         for name, (_, folder) in places.items():
             data.find_dataset(name, folder, "test")
         benchmarks = {
-            name: Benchmark(label, name, folder, DEFAULT_PROTOCOLS[name])
+            name: Benchmark(label, name, folder, DEFAULT_PROTOCOLS[name], ablations=name != "pf-willow")
             for name, (label, folder) in places.items()
         }
         return Setting(benchmarks, root, RECIPE)
@@ -162,7 +162,7 @@ class Store:
         setting: Setting,
         resnet50: str = "",
         examples: Path = Path("examples"),
-        channels: Sequence[int] = CHANNELS,
+        channels: Sequence[int] = (1, 2, 4, 8, 16),
         say: Say = lambda text: None,
         track: Track = iter,
         device: str = "auto",
@@ -255,6 +255,11 @@ class Store:
         """
         pairs, wanted = self.pairs(benchmark), self.benchmarks[benchmark]
         return evaluate(pairs, self.predictions(model, benchmark), wanted.protocol.replace(**protocol))
+
+    def pair_scores(self, model: Model, benchmark: str) -> dict[str, dict[float, float]]:
+        """PCK of each pair with keypoints, by its name and α."""
+        found = self.predictions(model, benchmark).predictions.values()
+        return per_pair(self.pairs(benchmark), found, self.benchmarks[benchmark].protocol)
 
     def predictions(self, model: Model, benchmark: str) -> PredictionFile:
         """Predictions of a model for all pairs of a benchmark, computed now or before."""

@@ -102,9 +102,7 @@ class HoughMatching(nn.Module):
         )
 
 
-def vote(
-    correlation: Tensor, kernel: Tensor, bias: Tensor | None, backend: str, taps: str = "dense"
-) -> Tensor:
+def vote(correlation: Tensor, kernel: Tensor, bias: Tensor | None, backend: str, taps: str = "dense") -> Tensor:
     """Convolve a 4D, 6D or 8D correlation with a dense kernel, or with a center-pivot one.
 
     Raises:
