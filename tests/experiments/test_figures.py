@@ -23,13 +23,16 @@ from .conftest import QuickRuns
 def test_precision_is_read_between_the_points_of_the_curve() -> None:
     """0.1 lies halfway from (0, 1) to (0.2, 0.8); 0.5 three quarters of the way from (0.2, 0.8) to (0.6, 0.4)."""
     row = {"area": 0.61849, "recall": [0.0, 0.2, 0.6, 1.0], "precision": [1.0, 0.8, 0.4, 0.2]}
-    (table,) = clutter.tables({"benchmarks": {"a": "set"}, "rows": {"CHM": row}})
-    assert table.rows == [["CHM", "0.618", "0.900", "0.500"]]
+    other = {**row, "area": 0.25}
+    benchmarks = {"a": "set", "b": "other set"}
+    (table,) = clutter.tables({"benchmarks": benchmarks, "rows": {"CHM": {"a": row, "b": other}}})
+    assert table.headings[1] == "set: area"
+    assert table.rows == [["CHM", "0.618", "0.900", "0.500", "0.250", "0.900", "0.500"]]
 
 
 @pytest.mark.slow
 def test_clutter_in_quick_mode(quick: QuickRuns) -> None:
-    for row in quick("clutter").record()["figures"]["rows"].values():
+    for (row,) in (found.values() for found in quick("clutter").record()["figures"]["rows"].values()):
         assert len(row["recall"]) == len(row["precision"]) > 10
         assert row["recall"] == sorted(row["recall"])
         assert row["recall"][-1] == 1

@@ -209,8 +209,8 @@ def test_overwrite_replaces(quick: QuickRuns, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_other_channels_on_request(quick: QuickRuns) -> None:
     quick("channels")  # what it trained is there
-    asked = quick.run("channels", "--channels", "2,1", "--overwrite")
+    asked = quick.run("channels", "--channels", "3,1", "--overwrite")
     record = asked.record()
-    assert record["figures"]["channels"] == [1, 2]
-    assert asked.trained == [f"{sharing}-4d-2-channels-seed-0" for sharing in ("psi", "iso", "full")]
-    assert "--channels 2,1" in record["command"]
+    assert record["figures"]["channels"] == [1, 3]
+    assert asked.trained == [f"{sharing}-4d-3-channels-seed-0" for sharing in ("psi", "iso", "full")]
+    assert "--channels 3,1" in record["command"]
