@@ -61,10 +61,11 @@ def test_cells_stand_below_their_headings() -> None:
 
 def test_differences_say_what_is_compared_and_decided() -> None:
     figures = {**FIGURES, "comparisons": [compared("psi-6d", "rhm")]}
-    table = comparison_table(figures, {"psi-6d": "whole", "rhm": "part"})
+    (table,) = comparison_table(figures, {"psi-6d": "whole", "rhm": "part"})
     assert table.headings == ["second against first", "first @0.05", "first @0.1", "second @0.1"]
     clear, unclear = "-2.0 (-3.0 … -1.0)", "+2.5 (-0.5 … +6.0), undecided"
     assert table.rows == [["part against whole", clear, unclear, clear]]
+    assert comparison_table(FIGURES, {}) == []
 
 
 def test_changes_are_against_the_whole_network() -> None:

@@ -59,8 +59,11 @@ def _scores(store: Store, models: Sequence[Model], benchmark: str) -> dict[str, 
     }
 
 
-def comparison_table(figures: Figures, names: Mapping[str, str]) -> Table:
-    """The differences between variants, second minus first: 95 % intervals, and which are undecided."""
+def comparison_table(figures: Figures, names: Mapping[str, str]) -> list[Table]:
+    """The differences between variants, second minus first: 95 % intervals, and which are undecided.
+
+    No table where nothing was compared, as in records of version 0.1.
+    """
     rows = [
         {
             "second against first": f"{names[found['second']]} against {names[found['first']]}",
@@ -70,9 +73,9 @@ def comparison_table(figures: Figures, names: Mapping[str, str]) -> Table:
                 for alpha, difference in found["pck"][name].items()
             },
         }
-        for found in figures["comparisons"]
+        for found in figures.get("comparisons", ())
     ]
-    return to_table(rows)
+    return [to_table(rows)] if rows else []
 
 
 def pck_cells(figures: Figures, variant: str) -> dict[str, str]:

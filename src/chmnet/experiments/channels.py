@@ -60,7 +60,7 @@ def tables(figures: Figures) -> list[Table]:
         for channels in figures["channels"]
     }
     differences = comparison_table(figures, {**names, **CONSENSUS_NAMES})
-    return [to_table(kernels), to_table(consensus), differences]
+    return [to_table(kernels), to_table(consensus), *differences]
 
 
 def draw(store: Store, figures: Figures) -> Mapping[str, Drawing]:

@@ -27,12 +27,12 @@ def measure(store: Store) -> Figures:
 def tables(figures: Figures) -> list[Table]:
     """PCK, and the change against the whole network beside the paper's on PF-PASCAL."""
     first = to_table([{"network": title, **pck_cells(figures, variant)} for variant, title in NAMES.items()])
-    second = comparison_table(figures, NAMES)
+    changed = [NAMES[found["second"]] for found in figures["comparisons"]]
     paper = {
         NAMES[variant]: [f"{ours - best:+.1f}" for ours, best in zip(row, MODULES["psi-6d"], strict=True)]
         for variant, row in MODULES.items()
     }
-    changed = [NAMES[found["second"]] for found in figures["comparisons"]]
+    (second,) = comparison_table(figures, NAMES)
     rows = [[name, *cells[1:], *paper[name]] for name, cells in zip(changed, second.rows, strict=True)]
     headings = ["change against the whole", *second.headings[1:]]
     return [first, Table([*headings, "paper, PF-PASCAL @0.05", "paper, PF-PASCAL @0.1"], rows)]

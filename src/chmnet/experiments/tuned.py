@@ -40,7 +40,7 @@ def tables(figures: Figures) -> list[Table]:
         paper = published[variant.removeprefix(TUNED)] if variant in TUNED_NAMES else (MISSING, MISSING)
         row = {"network": title, **pck_cells(figures, variant)}
         rows.append({**row, "paper, PF-PASCAL @0.05": paper[0], "paper, PF-PASCAL @0.1": paper[1]})
-    return [to_table(rows), comparison_table(figures, names)]
+    return [to_table(rows), *comparison_table(figures, names)]
 
 
 def draw(store: Store, figures: Figures) -> Mapping[str, Drawing]:
