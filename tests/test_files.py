@@ -1,118 +1,11 @@
-"""Files are written whole or not at all; JSON lines are there after any interruption."""
+"""JSON lines are there after any interruption, and only one process adds to them."""
 
-import errno
-import os
 from pathlib import Path
 
 import pytest
 
 from chmnet.errors import InputError
-from chmnet.files import Journal, atomic_path
-
-
-def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
-
-
-def test_file_appears_when_the_block_ends(tmp_path: Path) -> None:
-    path = tmp_path / "numbers.txt"
-    with atomic_path(str(path)) as temporary:
-        temporary.write_text("1 2 3")
-        assert not path.exists()
-        assert temporary.parent == tmp_path  # the same disk: the change of name is one step
-        assert temporary.suffix == ".txt"  # writers that choose the format by the name choose the same
-    assert path.read_text() == "1 2 3"
-    assert names(tmp_path) == ["numbers.txt"]
-
-
-def test_existing_file_stays_whole_until_it_is_replaced(tmp_path: Path) -> None:
-    path = tmp_path / "numbers.txt"
-    path.write_text("old")
-    with atomic_path(path) as temporary:
-        temporary.write_text("new")
-        assert path.read_text() == "old"
-    assert path.read_text() == "new"
-
-
-@pytest.mark.parametrize("error", [RuntimeError("stop"), KeyboardInterrupt()], ids=["error", "interrupt"])
-def test_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path, error: BaseException) -> None:
-    path = tmp_path / "numbers.txt"
-    path.write_text("old")
-
-    def write_half() -> None:
-        with atomic_path(path) as temporary:
-            temporary.write_text("half of the")
-            raise error
-
-    with pytest.raises(type(error)):
-        write_half()
-    assert path.read_text() == "old"
-    assert names(tmp_path) == ["numbers.txt"]
-
-
-def test_full_disk_is_one_sentence(tmp_path: Path) -> None:
-    def write_half() -> None:
-        with atomic_path(tmp_path / "numbers.txt") as temporary:
-            temporary.write_text("half of the")
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with pytest.raises(InputError, match=r"cannot write .*numbers.txt: No space left on device$"):
-        write_half()
-    assert names(tmp_path) == []
-
-
-def test_existing_file_may_be_protected(tmp_path: Path) -> None:
-    path = tmp_path / "numbers.txt"
-    path.write_text("old")
-    with (
-        pytest.raises(InputError, match=r"numbers.txt exists already; choose another name"),
-        atomic_path(path, False),
-    ):
-        pytest.fail("the block must not run")
-    assert path.read_text() == "old"
-    with atomic_path(tmp_path / "new.txt", overwrite=False) as temporary:
-        temporary.write_text("new")
-    assert names(tmp_path) == ["new.txt", "numbers.txt"]
-
-
-def test_folder_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"is a folder; name a file to write"), atomic_path(tmp_path):
-        pytest.fail("the block must not run")
-
-
-def test_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.write_text("")
-    for parent, reason in ((tmp_path / "none", "there is no such folder"), (file, "there is no such folder")):
-        sentence = rf"cannot write to the folder {parent}: {reason}$"
-        with pytest.raises(InputError, match=sentence), atomic_path(parent / "numbers.txt"):
-            pytest.fail("the block must not run")
-
-
-def test_name_that_no_file_system_takes(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="File name too long"), atomic_path(tmp_path / ("n" * 300)):
-        pytest.fail("the block must not run")
-
-
-def test_permissions_are_those_of_an_ordinary_file(tmp_path: Path) -> None:
-    (tmp_path / "ordinary").write_text("")
-    with atomic_path(tmp_path / "atomic") as temporary:
-        temporary.write_text("")
-    modes = [(tmp_path / name).stat().st_mode for name in ("ordinary", "atomic")]
-    assert modes[0] == modes[1]
-
-
-@pytest.mark.parametrize("link", [False, True], ids=["itself", "a link to it"])
-def test_devices_and_pipes_are_never_replaced(tmp_path: Path, link: bool) -> None:
-    pipe = path = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    if link:
-        path = tmp_path / "link"
-        path.symlink_to(pipe)
-    with pytest.raises(InputError, match="is a device or a pipe"), atomic_path(path, overwrite=True):
-        pytest.fail("the block must not run")
-    assert pipe.is_fifo()
-
+from chmnet.files import Journal
 
 # ---------------------------------------------------------------- JSON lines
 
@@ -140,7 +33,11 @@ def test_every_cut_leaves_the_whole_lines(tmp_path: Path) -> None:
         path.write_bytes(content[:length])
         whole = content[:length].count(b"\n")
         assert records(path) == everything[:whole]
-        assert path.read_bytes() == b"".join(content.splitlines(keepends=True)[:whole])
+        assert path.read_bytes() == content[:length]  # another process may be in the middle of a line
+        again = open_journal(path)
+        again.read(lambda number, record: None)
+        with again.alone():
+            assert path.read_bytes() == b"".join(content.splitlines(keepends=True)[:whole])
 
 
 def test_no_file_is_no_lines(tmp_path: Path) -> None:
@@ -170,3 +67,52 @@ def test_folder_and_place_that_cannot_be_written(tmp_path: Path) -> None:
         open_journal(tmp_path)
     with pytest.raises(InputError, match="cannot write the results to"):
         open_journal(tmp_path / "no" / "run.jsonl").start({})
+
+
+# ---------------------------------------------------------------- several processes
+
+
+def test_only_one_process_adds(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    first, second = open_journal(path), open_journal(path)
+    first.start({})
+    with first.alone():
+        with pytest.raises(InputError, match=r"another process is writing .*run.jsonl"):
+            open_journal(path).start({})
+        first.add({"a": 1})
+        first.add({"a": 2})
+    with pytest.raises(InputError, match=r"another process has changed .*run.jsonl; repeat the command to resume"):
+        second.start({})
+    assert records(path) == [{}, {"a": 1}, {"a": 2}]
+
+
+def test_what_another_process_added_is_not_doubled(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    open_journal(path).start({})
+    one, other = open_journal(path), open_journal(path)
+    for journal in (one, other):
+        journal.read(lambda number, record: None)
+    one.add({"a": 1})
+    with pytest.raises(InputError, match="another process has changed"):
+        other.add({"a": 1})
+    assert records(path) == [{}, {"a": 1}]
+
+
+def test_a_removed_file_does_not_come_back_without_its_header(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    journal = open_journal(path)
+    journal.start({})
+    path.unlink()
+    with pytest.raises(InputError, match="cannot write the results"):
+        journal.add({"a": 1})
+    assert not path.exists()
+
+
+def test_what_never_ends_is_not_read(tmp_path: Path) -> None:
+    loop, device = tmp_path / "loop", tmp_path / "device"
+    loop.symlink_to(loop)
+    device.symlink_to("/dev/zero")
+    with pytest.raises(InputError, match="is a device or a pipe; name a file for the results"):
+        records(device)
+    with pytest.raises(InputError, match="Too many levels of symbolic links"):
+        Journal(loop, "test-1", "results").start({})

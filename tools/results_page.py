@@ -13,7 +13,7 @@ from PIL import Image
 from chmnet.errors import InputError
 from chmnet.experiments import MODULES
 from chmnet.experiments.runner import find_experiment, tables_of
-from chmnet.files import atomic_path
+from chmnet.outputs import atomic_path
 
 BLOCK = re.compile(r"(<!-- tables of ([a-z-]+)\.json -->\n).*?(<!-- end of tables -->)", re.DOTALL)
 

@@ -1,18 +1,19 @@
-"""Files in and out: written whole or not at all, JSON lines that a run adds to, TOML, tensors, the cache folder.
+"""Files in and out: JSON lines that a run adds to, TOML, tensors, the cache folder.
 
 PyTorch and safetensors are imported when tensors are read or written: ``chmnet --help`` uses this file.
 """
 
 import json
 import os
+import stat
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from chmnet.errors import ConfigError, InputError, WeightsError
+from chmnet.outputs import atomic_path, lock
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -21,65 +22,6 @@ else:
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
-
-
-@contextmanager
-def atomic_path(path: str | Path, overwrite: bool = True) -> Iterator[Path]:
-    """Give a temporary path beside ``path``; it takes that name only if the block ends well.
-
-    Args:
-        path: the file to write.
-        overwrite: whether an existing file may be replaced.
-
-    Raises:
-        InputError: the file exists and may not be replaced, or the folder cannot be written to.
-
-    Example:
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> with atomic_path(folder / "numbers.txt") as temporary:
-        ...     _ = temporary.write_text("1 2 3")
-        >>> [file.name for file in folder.iterdir()]
-        ['numbers.txt']
-    """
-    path = Path(path)
-    try:
-        check_writable(path, overwrite)
-        handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
-    except OSError as error:
-        raise InputError(f"cannot write to the folder {path.parent}: {error.strerror}") from None
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}") from None
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def check_writable(path: str | Path, overwrite: bool) -> None:
-    """Refuse a folder, or a file that exists and may not be replaced: better before long work than after it.
-
-    Devices and pipes are refused always: a file that takes the name of ``/dev/null`` breaks the machine.
-    """
-    path = Path(path)
-    if path.is_dir():
-        raise InputError(f"{path} is a folder; name a file to write")
-    if path.exists() and not path.is_file():
-        raise InputError(f"{path} is a device or a pipe, which cannot be replaced; name a file to write")
-    if path.exists() and not overwrite:
-        how = "(--overwrite, or overwrite=True in Python)"
-        raise InputError(f"{path} exists already; choose another name, or allow overwriting {how}")
-    if not path.parent.is_dir():
-        raise InputError(f"cannot write to the folder {path.parent}: there is no such folder")
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 DAMAGED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
@@ -111,19 +53,24 @@ class Journal:
         self.path = Path(path)
         self.format_name = format_name
         self.what = what
+        self._on_disk = 0  # bytes of the file as we know it
+        self._whole = 0  # bytes of its whole lines
+        self._handle: int | None = None
         if self.path.is_dir():
             raise InputError(f"{path} is a folder; name a file for the {what}")
 
     def read(self, take: Callable[[int, dict[str, Any]], None]) -> None:
-        """Hand every line to ``take`` with its number, the header's being 0; a last line cut short is dropped.
+        """Hand every line to ``take`` with its number, the header's being 0; a last line cut short is left out.
 
         Raises:
             InputError: a line is something else, or ``take`` cannot use it (any error of ``DAMAGED``).
         """
         if not self.path.exists():
             return
+        check_ordinary(self.path, f"the {self.what}")
         whole = 0
         with self.path.open("rb") as file:
+            self._on_disk = os.fstat(file.fileno()).st_size
             for number, line in enumerate(file):
                 if not line.endswith(b"\n"):  # cut short
                     if number == 0 and not line.startswith(self._beginning[: len(line)]):
@@ -139,25 +86,66 @@ class Journal:
                 except DAMAGED:
                     self._refuse(number + 1)
                 whole += len(line)
-        if whole < self.path.stat().st_size:
-            with self.path.open("r+b") as file:
-                file.truncate(whole)
+        self._whole = whole
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the file, so that no other process adds to it; what an interruption cut short is dropped.
+
+        Raises:
+            InputError: another process has it, or has changed it since it was read; or it cannot be written.
+        """
+        if self._handle is not None:
+            yield
+            return
+        try:
+            handle = os.open(self.path, os.O_RDWR | (0 if self._on_disk else os.O_CREAT), 0o666)
+        except OSError as error:
+            raise InputError(f"cannot write the {self.what} to {self.path}: {error.strerror}") from None
+        try:
+            if not lock(handle):
+                raise InputError(f"another process is writing {self.path}; wait for it, or name another file")
+            if os.fstat(handle).st_size != self._on_disk:
+                raise InputError(f"another process has changed {self.path}; repeat the command to resume")
+            self._handle = handle
+            self._cut(self._whole)
+            yield
+        finally:
+            self._handle = None
+            os.close(handle)
 
     def start(self, header: dict[str, Any]) -> None:
         """Begin the file anew.
 
         Raises:
-            InputError: it cannot be written.
+            InputError: it cannot be written, or another process has it.
         """
-        try:
-            self.path.write_text(json.dumps({"format": self.format_name, **header}) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"cannot write the {self.what} to {self.path}: {error.strerror}") from None
+        with self.alone():
+            self._cut(0)
+            self.add({"format": self.format_name, **header})
 
     def add(self, record: dict[str, Any]) -> None:
-        """Append one result: it is out of our hands when this returns, whatever happens to the process."""
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+        """Append one result: it is out of our hands when this returns, whatever happens to the process.
+
+        Raises:
+            InputError: as :meth:`alone`, or the disk is full.
+        """
+        with self.alone():
+            assert self._handle is not None
+            line = (json.dumps(record) + "\n").encode()
+            try:
+                os.lseek(self._handle, 0, os.SEEK_END)
+                with os.fdopen(self._handle, "wb", closefd=False) as file:
+                    file.write(line)
+            except OSError as error:
+                raise InputError(f"cannot write the {self.what} to {self.path}: {error.strerror}") from None
+            self._whole += len(line)
+            self._on_disk = self._whole
+
+    def _cut(self, length: int) -> None:
+        assert self._handle is not None
+        os.truncate(self._handle, length)
+        self._whole = self._on_disk = length
 
     @property
     def _beginning(self) -> bytes:
@@ -167,6 +155,28 @@ class Journal:
         raise InputError(
             f"{self.path}, line {line}, is not a file of {self.what}; name another file, or delete it"
         ) from None
+
+
+def check_ordinary(path: str | Path, what: str) -> None:
+    """Refuse a file that reading would never end: a device, a pipe, or a link that leads to itself.
+
+    Args:
+        path: the file; it may not exist.
+        what: what it should hold, for the message.
+
+    Raises:
+        InputError: it is one.
+    """
+    path = Path(path)
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise InputError(f"cannot read {what} {path}: {error.strerror}") from None
+    if not stat.S_ISREG(mode):
+        kind = "a folder" if stat.S_ISDIR(mode) else "a device or a pipe"
+        raise InputError(f"{path} is {kind}; name a file for {what}")
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:

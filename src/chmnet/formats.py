@@ -21,8 +21,8 @@ import numpy as np
 from jaxtyping import Float32
 
 from chmnet.errors import InputError
-from chmnet.files import atomic_path
 from chmnet.geometry import Size
+from chmnet.outputs import atomic_path
 
 FLO_MAGIC = 202021.25
 _HEADER = struct.Struct("<fii")

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from chmnet import __version__
-from chmnet.cli.io import check_box, parse_box, parse_points
 from chmnet.cli.main import app, main
+from chmnet.cli.points import check_box, parse_box, parse_points
 from chmnet.errors import ChmnetError, InputError
 from chmnet.weights import load_model
 from tests.conftest import REPOSITORY

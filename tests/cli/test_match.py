@@ -14,8 +14,8 @@ import torch
 from PIL import Image, ImageOps
 
 from chmnet import pictures
-from chmnet.cli.io import read_points
 from chmnet.cli.match import _print_areas
+from chmnet.cli.points import read_points
 from chmnet.config import TransferConfig
 from chmnet.errors import InputError
 from chmnet.features import FeatureCache

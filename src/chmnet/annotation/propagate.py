@@ -76,7 +76,11 @@ def propagate(
     known = {path: result for path in targets if (result := file.get(path)) is not None}
     remaining = [path for path in targets if path not in known]
     skipped: list[Skipped] = []
-    with FeatureCache[Features]() as of_sources, FeatureCache[Features](disk=False) as of_target:
+    with (
+        file.alone(),
+        FeatureCache[Features]() as of_sources,
+        FeatureCache[Features](disk=False) as of_target,
+    ):
         sources = Matcher(model, device, cache=of_sources)
         matcher = Matcher(model, device, cache=of_target, poses=poses, place=place)
         seen = {instance: labelled_view(instance, whole) for instance in labels.instances}

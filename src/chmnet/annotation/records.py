@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -113,6 +114,10 @@ class PartialFile:
             self._found.clear()
             self._journal.start(header)
             self._header = header
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Hold the file, so that no other process adds to it; see :meth:`chmnet.files.Journal.alone`."""
+        return self._journal.alone()
 
     def get(self, path: Path) -> Propagated | None:
         """What is known of a picture, if its file is still the same."""

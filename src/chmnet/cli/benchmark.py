@@ -49,7 +49,7 @@ def benchmark(
     device: io.Device = "cpu",
     repeats: Annotated[int, io.option("NUMBER", "Runs of each measurement, after one warm-up run.")] = 9,
     only: Annotated[str, io.option("NAMES", "Some of convolution,head,training,pair,growth. Default: all.")] = "",
-    json_file: Annotated[Path | None, io.option("FILE", "Write all numbers here as JSON.", "--json")] = None,
+    json_file: io.JsonOutput = None,
     plot: Annotated[Path | None, io.option("FILE", "Draw stages and growth here (.png).")] = None,
     overwrite: io.Overwrite = False,
 ) -> None:
@@ -64,7 +64,7 @@ def benchmark(
       chmnet benchmark --json cost.json --plot cost.png
       chmnet benchmark --backbone efficientnet-lite0 --only pair --threads 2
     """
-    io.check_outputs([config], [json_file, plot], overwrite)
+    io.check_outputs([config], [plot], overwrite, json_file)
     io.check_ending(plot, "a plot", ".png")
     sides = io.parse_whole_numbers(sizes, "sizes", "120,240")
     for name, number in (("size", size), ("threads", threads)):

@@ -47,7 +47,7 @@ def calibrate(
         io.option("FILE", "Write the calibrated model here. Default: measure and print.", "--output", "-o"),
     ] = None,
     plot: Annotated[Path | None, io.option("FILE", "Draw accuracy against confidence here (.png).")] = None,
-    json_file: Annotated[Path | None, io.option("FILE", "Write the figures here as JSON.", "--json")] = None,
+    json_file: io.JsonOutput = None,
     backbone_weights: io.BackboneWeights = "",
     device: io.Device = "auto",
     overwrite: io.Overwrite = False,
@@ -66,7 +66,7 @@ def calibrate(
       chmnet calibrate chmnet-lite --dataset pf-willow --root data --split test
       chmnet calibrate a.safetensors --dataset coco --root cats -o b.safetensors
     """
-    io.check_outputs([Path(model)], [output, plot, json_file], overwrite)
+    io.check_outputs([Path(model)], [output, plot], overwrite, json_file)
     io.check_ending(plot, "a plot", ".png")
     for name in () if output is None else (model, str(output)):
         if Path(name).suffix != ".safetensors":

@@ -35,9 +35,7 @@ def summary(
     root: io.DataRoot,
     split: io.Split = "test",
     data_option: io.DataOptions = None,
-    json_file: Annotated[
-        Path | None, io.option("FILE", "Write counts and problems here as JSON.", "--json")
-    ] = None,
+    json_file: io.JsonOutput = None,
     overwrite: io.Overwrite = False,
 ) -> None:
     """Count and check the files of a data set.
@@ -49,7 +47,7 @@ def summary(
       chmnet data summary pf-willow --root datasets
       chmnet data summary pf-pascal --root datasets --split val --json out.json
     """
-    io.check_outputs([], [json_file], overwrite)
+    io.check_outputs([], [], overwrite, json_file)
     from chmnet.data.summary import summarise
 
     options = parse_changes(data_option or [])

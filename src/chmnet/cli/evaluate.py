@@ -53,7 +53,7 @@ def evaluate(
     clutter: Annotated[
         bool, typer.Option("--clutter", help="Measure robustness to clutter; needs boxes or masks.")
     ] = False,
-    json_file: Annotated[Path | None, io.option("FILE", "Write the result here as JSON.", "--json")] = None,
+    json_file: io.JsonOutput = None,
     predictions: Annotated[
         Path | None, io.option("FILE", "Keep predictions here; a complete file is scored without the model.")
     ] = None,
@@ -72,7 +72,7 @@ def evaluate(
       chmnet evaluate --dataset pf-pascal --root data --threshold bbox --alpha 0.1
       chmnet evaluate --dataset pf-willow --root data --poses mirror
     """
-    io.check_outputs([predictions, pair_list, keypoints, left_out], [json_file, report], overwrite)
+    io.check_outputs([predictions, pair_list, keypoints, left_out], [report], overwrite, json_file)
     if keypoints and left_out:
         raise InputError("give one of --only-keypoints and --without-keypoints, not both")
     io.check_ending(report, "a report", ".html", ".md")

@@ -1,21 +1,22 @@
-"""What commands share: options, points, outputs that are written whole or not at all, and progress."""
+"""What commands share: options, outputs that are written whole or not at all, and progress."""
 
 import json
-import math
+import os
 import struct
+import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypeVar
 
 import typer
 import typer.core
 
 from chmnet.config import CONFIDENCE_THRESHOLD
 from chmnet.errors import InputError
-from chmnet.files import atomic_path, check_writable
+from chmnet.outputs import atomic_path, check_writable, is_standard_output
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
     from chmnet.result import MatchResult
 
 Item = TypeVar("Item")
-Rows = list[tuple[float, float]]
-Box = tuple[float, float, float, float]
+_command = ExitStack()
+"""What is undone when the command ends."""
+_documents: list[TextIO] = []
+"""Where a command's JSON goes while all else goes to standard error."""
 
 # ---------------------------------------------------------------- options and help
 
@@ -93,6 +96,9 @@ PlaceSearch = Annotated[
 ]
 SourceBox = Annotated[str, option("BOX", 'The thing in the source, in pixels: "left,top,right,bottom".')]
 TargetBox = Annotated[str, option("BOX", 'The thing in the target, in pixels: "left,top,right,bottom".')]
+JsonOutput = Annotated[
+    Path | None, option("FILE", "Write the numbers here as JSON; - is standard output.", "--json")
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that exist.")]
 
 
@@ -101,6 +107,11 @@ class Command(typer.core.TyperCommand):
 
     An option shows its ``metavar``. Of an argument, typer shows the type too, whatever its ``metavar``.
     """
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        with _command:
+            return super().invoke(ctx)
 
     def get_params(self, ctx: Any) -> list[Any]:
         """All parameters; arguments without their types."""
@@ -139,117 +150,7 @@ def parse_whole_numbers(text: str, what: str, example: str) -> tuple[int, ...]:
     return numbers
 
 
-# ---------------------------------------------------------------- points and boxes
-
-
-def parse_points(text: str) -> Rows:
-    """Points written as "x,y x,y".
-
-    Example:
-        >>> parse_points("1,2  3.5,-4")
-        [(1.0, 2.0), (3.5, -4.0)]
-    """
-    rows = []
-    for word in text.replace(";", " ").split():
-        try:
-            x, y = (float(part) for part in word.split(","))
-        except ValueError:
-            raise InputError(f'points must be written "x,y x,y", got {word!r}') from None
-        rows.append((x, y))
-    return rows
-
-
-def read_points(path: Path) -> Rows:
-    """Points of a file: JSON, ``[[x, y], …]``, or one point a line, its numbers apart by a comma or white space.
-
-    Empty lines, those that begin with ``#`` and a first line ``x,y`` are passed over.
-
-    Raises:
-        InputError: the file cannot be read, holds something else, or no point at all.
-    """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise InputError(f"cannot read the points file {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"the points file {path} is not text") from None
-    rows = _from_json(text, path) if text.lstrip().startswith(("[", "{")) else _from_lines(text, path)
-    if not rows:
-        raise InputError(f"the points file {path} holds no points; write one x,y a line")
-    return rows
-
-
-def _from_lines(text: str, path: Path) -> Rows:
-    rows: Rows = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        words = line.replace(",", " ").replace(";", " ").split()
-        if not words or line.lstrip().startswith("#") or (not rows and [w.lower() for w in words] == ["x", "y"]):
-            continue
-        try:
-            x, y = (float(word) for word in words)
-        except ValueError:
-            raise InputError(f"{path}, line {number}, must hold a point x,y, got {line.strip()[:40]!r}") from None
-        rows.append((x, y))
-    return rows
-
-
-def _from_json(text: str, path: Path) -> Rows:
-    wrong = InputError(f"the points file {path} must hold a JSON list of points [[x, y], …]")
-    try:
-        points = json.loads(text)
-        lists = isinstance(points, list) and all(isinstance(point, list) and len(point) == 2 for point in points)
-        if not lists or any(type(number) not in (int, float) for point in points for number in point):
-            raise wrong
-        return [(float(x), float(y)) for x, y in points]
-    except (ValueError, RecursionError, OverflowError):
-        raise wrong from None
-
-
-def check_inside(points: Rows, path: Path, width: int, height: int) -> None:
-    """Refuse points that do not lie in the picture, NaN among them.
-
-    Raises:
-        InputError: one sentence about the first of them.
-    """
-    for x, y in points:
-        if not (0 <= x <= width and 0 <= y <= height):
-            raise InputError(f"the point {x:g},{y:g} lies outside {path}, which has {width}×{height} pixels")
-
-
-def parse_box(text: str, name: str) -> Box | None:
-    """A box written as "left,top,right,bottom"; ``None`` where nothing is written.
-
-    Args:
-        text: as a person wrote it.
-        name: of the option, for messages.
-
-    Raises:
-        InputError: it is something else, or has no area.
-
-    Example:
-        >>> parse_box("10, 20, 30.5, 40", "--source-box")
-        (10.0, 20.0, 30.5, 40.0)
-    """
-    if not text:
-        return None
-    try:
-        left, top, right, bottom = (float(part) for part in text.split(","))
-    except ValueError:
-        raise InputError(f'{name} must be "left,top,right,bottom" in pixels, got {text!r}') from None
-    if not (left < right < math.inf and top < bottom < math.inf):  # NaN is not less
-        raise InputError(f"{name} must have its left before its right and its top above its bottom, got {text!r}")
-    return left, top, right, bottom
-
-
-def check_box(box: Box | None, path: Path, width: int, height: int) -> None:
-    """Refuse a box that does not lie in the picture.
-
-    Raises:
-        InputError: one sentence.
-    """
-    if box is not None and not (min(box[:2]) >= 0 and box[2] <= width and box[3] <= height):
-        sides = ",".join(f"{side:g}" for side in box)
-        raise InputError(f"the box {sides} does not lie within {path}, which has {width}×{height} pixels")
+# ---------------------------------------------------------------- outputs
 
 
 def print_pose(result: "MatchResult") -> None:
@@ -263,49 +164,73 @@ def print_pose(result: "MatchResult") -> None:
         typer.echo(f"the target was {', then '.join(how)} before matching, {probability:.0%} sure", err=True)
 
 
-# ---------------------------------------------------------------- outputs
-
-
-def check_outputs(inputs: Sequence[Path | None], outputs: Sequence[Path | None], overwrite: bool) -> None:
+def check_outputs(
+    inputs: Sequence[Path | None], outputs: Sequence[Path | None], overwrite: bool, document: Path | None = None
+) -> None:
     """Refuse outputs that cannot be written, that are an input, or that are named twice.
 
     Args:
         inputs: files that the command reads or keeps.
         outputs: files that it will write; ``None`` is not asked for.
         overwrite: whether existing outputs may be replaced.
+        document: what it will write as JSON, which may be standard output (``-``): then whatever else the command
+            prints goes to standard error.
 
     Raises:
         InputError: one sentence about the first output that is refused.
     """
-    taken = {path.resolve(): "an input" for path in inputs if path is not None}
-    for path in outputs:
+    if is_standard_output(document):
+        _documents.append(sys.stdout)
+        _command.callback(_documents.pop)
+        _command.enter_context(redirect_stdout(sys.stderr))
+        document = None
+    taken = {os.path.realpath(path): "an input" for path in inputs if path is not None}
+    for path in (*outputs, document):
         if path is None:
             continue
-        if path.resolve() in taken:
-            raise InputError(f"{path} is {taken[path.resolve()]} already; choose another name")
-        taken[path.resolve()] = "another output"
+        if os.path.realpath(path) in taken:
+            raise InputError(f"{path} is {taken[os.path.realpath(path)]} already; choose another name")
+        taken[os.path.realpath(path)] = "another output"
         check_writable(path, overwrite)
 
 
 @contextmanager
 def whole_outputs(
-    inputs: Sequence[Path | None], outputs: Sequence[Path | None], overwrite: bool
+    inputs: Sequence[Path | None],
+    outputs: Sequence[Path | None],
+    overwrite: bool,
+    document: Path | None = None,
 ) -> Iterator[dict[Path, Path]]:
     """Check outputs and give a temporary file for each; all get their names if the block ends well, else none.
+
+    Meanwhile no other process can write them.
 
     Raises:
         InputError: as :func:`check_outputs`, or a folder cannot be written to.
     """
-    check_outputs(inputs, outputs, overwrite)
+    check_outputs(inputs, outputs, overwrite, document)
+    files = [path for path in (*outputs, document) if path is not None and not is_standard_output(path)]
     with ExitStack() as stack:
-        yield {path: stack.enter_context(atomic_path(path, overwrite)) for path in outputs if path is not None}
+        yield {path: stack.enter_context(atomic_path(path, overwrite)) for path in files}
+
+
+def json_text(document: Any) -> str:
+    """A document as JSON.
+
+    Raises:
+        InputError: it holds NaN or an infinity, which JSON does not have.
+    """
+    try:
+        return json.dumps(document, indent=2, allow_nan=False) + "\n"
+    except ValueError:
+        raise InputError("the result holds numbers that are not finite; the model's weights are damaged") from None
 
 
 def write_json(document: Any, path: Path, overwrite: bool) -> None:
-    """Write a document to a file, or to standard output where the name is ``-``."""
-    text = json.dumps(document, indent=2) + "\n"
-    if str(path) == "-":
-        typer.echo(text, nl=False)
+    """Write a document to a file, or to standard output."""
+    text = json_text(document)
+    if is_standard_output(path):
+        (_documents or [sys.stdout])[-1].write(text)
         return
     with atomic_path(path, overwrite) as temporary:
         temporary.write_text(text, encoding="utf-8")

@@ -1,7 +1,8 @@
 """The commands together, and the one place where errors become a sentence and exit code 2."""
 
+import signal
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -78,8 +79,16 @@ def common(
     """
 
 
+def _end(number: int, frame: object) -> NoReturn:
+    """End as an error does, so that half-written files are removed."""
+    raise SystemExit(128 + number)
+
+
 def main() -> None:
     """Run the command line."""
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), _end)
     try:
         app()
     except ChmnetError as error:

@@ -1,6 +1,5 @@
 """``chmnet match``: find points of one picture in another."""
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -8,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from chmnet.cli import io
+from chmnet.cli.points import check_box, check_inside, parse_box, parse_points, read_points
 from chmnet.errors import InputError
+from chmnet.outputs import is_standard_output
 
 if TYPE_CHECKING:
     import numpy as np
@@ -85,19 +86,19 @@ def match(
         raise InputError("give --mirrored or --poses, not both: --mirrored tries no other pose")
     if points is not None and points_file is not None:
         raise InputError("give points with --points or with --points-file, not both")
-    given = io.parse_points(points or "") if points_file is None else io.read_points(points_file)
+    given = parse_points(points or "") if points_file is None else read_points(points_file)
     if points is not None and not given:
         raise InputError('--points names no point; write "x,y x,y", or leave it out for good matches on the thing')
-    boxes = io.parse_box(source_box, "--source-box"), io.parse_box(target_box, "--target-box")
-    to_stdout = str(json_file) == "-"
-    outputs = [output, None if to_stdout else json_file, flow, warp]
+    boxes = parse_box(source_box, "--source-box"), parse_box(target_box, "--target-box")
+    to_stdout = is_standard_output(json_file)
+    outputs = [output, flow, warp]
     io.check_picture_name(output)
     io.check_picture_name(warp)
     if flow is not None:
         from chmnet.formats import DenseFlow, check_flow_name, write_flow
 
         check_flow_name(flow)
-    with io.whole_outputs([source, target, points_file], outputs, overwrite) as files:
+    with io.whole_outputs([source, target, points_file], outputs, overwrite, json_file) as files:
         from chmnet.matcher import Matcher
         from chmnet.pictures import Picture, View
         from chmnet.viz import draw_matches
@@ -105,9 +106,9 @@ def match(
 
         pictures = Picture(source), Picture(target)
         images = pictures[0].image, pictures[1].image  # read before the model, which takes longer
-        io.check_inside(given, source, *images[0].size)
+        check_inside(given, source, *images[0].size)
         for box, path, image in zip(boxes, (source, target), images, strict=True):
-            io.check_box(box, path, *image.size)
+            check_box(box, path, *image.size)
         name = model or DEFAULT_MODEL
         matcher = Matcher(
             name, device, memory_mb, backbone_weights=backbone_weights, poses=(poses or io.Poses.mirror).value
@@ -120,7 +121,7 @@ def match(
             drawing = draw_matches(*images, *found.matches[:2], **found.drawn())
             io.save_picture(drawing, files[output], output)
         if json_file is not None and not to_stdout:
-            files[json_file].write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+            files[json_file].write_text(io.json_text(document), encoding="utf-8")
         if flow is not None:
             sizes = result.source_size, result.target_size
             dense = DenseFlow(result.flow(), result.confidence_at(), *sizes)
@@ -130,8 +131,8 @@ def match(
     io.print_pose(result)
     if place is io.Place.found:
         _print_areas(result, source, target)
-    if to_stdout:
-        typer.echo(json.dumps(document, indent=2))
+    if json_file is not None and to_stdout:
+        io.write_json(document, json_file, overwrite)
     else:
         _print_matches(found)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chmnet.cli.io import Overwrite, check_outputs, option, write_json
+from chmnet.outputs import is_standard_output
 
 if TYPE_CHECKING:
     from chmnet.weights import KnownModel
@@ -24,13 +25,12 @@ def models(
       chmnet models
       chmnet models --json -
     """
-    to_stdout = str(json_file) == "-"
-    check_outputs([], [None if to_stdout else json_file], overwrite)
+    check_outputs([], [], overwrite, json_file)
     from chmnet.weights import DEFAULT_MODEL, MODELS
 
     if json_file is not None:
         write_json({name: _describe(name, known) for name, known in MODELS.items()}, json_file, overwrite)
-    for name, known in {} if to_stdout else MODELS.items():
+    for name, known in {} if is_standard_output(json_file) else MODELS.items():
         default = " (default)" if name == DEFAULT_MODEL else ""
         typer.echo(f"{name}{default}: {known.description}")
 

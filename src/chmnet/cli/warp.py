@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 from chmnet.cli import io
+from chmnet.cli.points import check_box, parse_box
 
 
 class Method(str, Enum):
@@ -46,7 +47,7 @@ def warp(
       chmnet warp donkey.png zebra.png -o mixed.png --method tps --blend 0.5
       chmnet warp donkey.png zebra.png -o warped.png --animate morph.gif
     """
-    boxes = io.parse_box(source_box, "--source-box"), io.parse_box(target_box, "--target-box")
+    boxes = parse_box(source_box, "--source-box"), parse_box(target_box, "--target-box")
     io.check_picture_name(output)
     io.check_ending(animate, "an animation", ".gif")
     with io.whole_outputs([source, target], [output, animate], overwrite) as files:
@@ -59,7 +60,7 @@ def warp(
         pictures = Picture(source), Picture(target)
         images = pictures[0].image, pictures[1].image  # read before the model, which takes longer
         for box, path, image in zip(boxes, (source, target), images, strict=True):
-            io.check_box(box, path, *image.size)
+            check_box(box, path, *image.size)
         matcher = Matcher(model or DEFAULT_MODEL, device, backbone_weights=backbone_weights, poses=poses.value)
         result = matcher.match(*pictures, boxes=boxes, place=place.value)
         warped, shape = result.warp(method.value), images[1]

@@ -10,7 +10,7 @@ from pathlib import Path
 from chmnet.data.pairs import AnnotatedImage, Pair
 from chmnet.data.reading import Entry, OnProblem, check_same_number, find_below, read_json, read_pairs, stop
 from chmnet.errors import InputError
-from chmnet.files import atomic_path
+from chmnet.outputs import atomic_path
 
 FORMAT = "chmnet pairs 1"
 FIRST_LINE = 2

@@ -46,7 +46,7 @@ def predict(
     """
     file.start(header)
     remaining = [pair for pair in pairs if pair.name not in file.predictions]
-    with FeatureCache[Features]() as cache:
+    with file.alone(), FeatureCache[Features]() as cache:
         asked = {"poses": "upright", "place": "whole", **header.search}
         matcher = Matcher(model, device, cache=cache, poses=asked["poses"], place=asked["place"])
         for pair in track(remaining):

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,10 @@ class PredictionFile:
             names = [name for name, value in asdict(header).items() if value != getattr(self.header, name)]
             other = f"another run (different {', '.join(names)})"
             raise InputError(f"{self.path} holds predictions of {other}; name another file, or delete it")
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Hold the file, so that no other process adds to it; see :meth:`chmnet.files.Journal.alone`."""
+        return self._journal.alone()
 
     def add(self, prediction: Prediction, grid: GridMatches | None = None, seconds: float = 0.0) -> None:
         """Append one pair's predictions; grids stay on disk, see :meth:`grids`."""

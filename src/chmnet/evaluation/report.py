@@ -16,8 +16,8 @@ from PIL import Image
 
 from chmnet.data.pairs import Pair
 from chmnet.evaluation.predictions import PredictionFile
-from chmnet.files import atomic_path
 from chmnet.metrics import Protocol, alpha_key, curve, per_pair
+from chmnet.outputs import atomic_path
 from chmnet.pictures import to_picture
 from chmnet.viz import draw_errors, plot_pck, plot_precision_recall
 

@@ -18,7 +18,7 @@ from chmnet.benchmark.run import describe_machine
 from chmnet.evaluation.report import Table
 from chmnet.experiments import MODULES
 from chmnet.experiments.store import Store
-from chmnet.files import atomic_path, check_writable
+from chmnet.outputs import atomic_path, check_writable
 
 Figures = dict[str, Any]
 """All numbers of an experiment, ready for JSON."""

@@ -21,10 +21,10 @@ from chmnet.evaluation.predict import describe_model
 from chmnet.experiments.recipe import RECIPE, training_config
 from chmnet.experiments.synthetic_set import SIZE, write_synthetic_set
 from chmnet.features import FeatureCache
-from chmnet.files import atomic_path
 from chmnet.matcher import Matcher
 from chmnet.metrics import DEFAULT_PROTOCOLS, Protocol, per_pair
 from chmnet.nn.chmnet import CHMNet
+from chmnet.outputs import atomic_path
 from chmnet.pictures import to_picture
 from chmnet.training.config import TrainingConfig
 from chmnet.training.loop import CONFIG, LAST, train

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from chmnet.files import atomic_path
 from chmnet.geometry import Size, normalised_to_pixels
+from chmnet.outputs import atomic_path
 from chmnet.training.synthetic import Texture, Warp, WarpedView
 
 SIZE: Size = (80, 80)

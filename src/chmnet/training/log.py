@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from chmnet.errors import InputError
-from chmnet.files import atomic_path
+from chmnet.outputs import atomic_path
 from chmnet.viz.plots import plot_training
 
 LOG, CURVE, TENSORBOARD = "log.jsonl", "curve.png", "tensorboard"

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from chmnet.data.held_out import read_held_out
 from chmnet.errors import ConfigError, InputError
 from chmnet.features import FeatureCache, hash_weights
-from chmnet.files import atomic_path
+from chmnet.outputs import atomic_path, held
 from chmnet.training.batches import Batch, Batches
 from chmnet.training.checkpoint import Checkpoint, Progress, hash_of_version_0_1, save_checkpoint
 from chmnet.training.choosing import below_root
@@ -89,27 +89,36 @@ class Run:
         self.config, self.folder, self.report = config, folder, report
         self.stack = ExitStack()
         self.accelerator = start_accelerator(config, device)
-        hidden = read_held_out(below_root(config.held_out_keypoints, root)) if config.held_out_keypoints else None
-        self.sources = open_sources(config.data, root, config.seed, config.augmentation, hidden)
-        held_out = open_sources(config.validation, root, config.seed + _VALIDATION_SEED)
-        self.model = build_model(config)
-        if not config.frozen:
-            cache = None
-        elif cache is None:
-            dtype = getattr(torch, config.cache_precision)
-            cache = self.stack.enter_context(FeatureCache(config.cache_megabytes * 2**20, dtype=dtype))
-        self.batches = Batches(self.sources, self.model, cache, config.seed, config.crossed_pairs)
-        validation_batches = Batches(held_out, self.model, cache, config.seed)
-        plan = epoch_plan(held_out, config.seed + _VALIDATION_SEED, 0)
-        self.validation = Validation(validation_batches, plan, config.batch_size // config.accumulate)
-        self.notes = {
-            "data": [source.describe() for source in self.sources],
-            "validation": [source.describe() for source in held_out],
-        }
-        self.steps_an_epoch = len(epoch_plan(self.sources, config.seed, 0)) // config.batch_size
-        if not self.steps_an_epoch:
-            raise ConfigError(f"an epoch has fewer pairs than batch_size = {config.batch_size}; make it smaller")
-        self._start(folder / CHECKPOINT if resume and (folder / CHECKPOINT).exists() else None)
+        with ExitStack() as undone:
+            undone.callback(self.stack.close)
+            self.holds_folder = False
+            self._hold_folder()
+            hidden = (
+                read_held_out(below_root(config.held_out_keypoints, root)) if config.held_out_keypoints else None
+            )
+            self.sources = open_sources(config.data, root, config.seed, config.augmentation, hidden)
+            held_out = open_sources(config.validation, root, config.seed + _VALIDATION_SEED)
+            self.model = build_model(config)
+            if not config.frozen:
+                cache = None
+            elif cache is None:
+                dtype = getattr(torch, config.cache_precision)
+                cache = self.stack.enter_context(FeatureCache(config.cache_megabytes * 2**20, dtype=dtype))
+            self.batches = Batches(self.sources, self.model, cache, config.seed, config.crossed_pairs)
+            validation_batches = Batches(held_out, self.model, cache, config.seed)
+            plan = epoch_plan(held_out, config.seed + _VALIDATION_SEED, 0)
+            self.validation = Validation(validation_batches, plan, config.batch_size // config.accumulate)
+            self.notes = {
+                "data": [source.describe() for source in self.sources],
+                "validation": [source.describe() for source in held_out],
+            }
+            self.steps_an_epoch = len(epoch_plan(self.sources, config.seed, 0)) // config.batch_size
+            if not self.steps_an_epoch:
+                raise ConfigError(
+                    f"an epoch has fewer pairs than batch_size = {config.batch_size}; make it smaller"
+                )
+            self._start(folder / CHECKPOINT if resume and (folder / CHECKPOINT).exists() else None)
+            undone.pop_all()  # from here on, __exit__ closes the stack
 
     def _start(self, checkpoint: Path | None) -> None:
         """Give the model its weights, from the initialisation or a checkpoint; prepare everything for steps."""
@@ -148,11 +157,18 @@ class Run:
         if self.accelerator.is_main_process:
             self._open_folder(resumed=saved is not None)
 
+    def _hold_folder(self) -> None:
+        """Keep other runs out of the folder, from when it exists on."""
+        if self.accelerator.is_main_process and not self.holds_folder and self.folder.is_dir():
+            self.stack.enter_context(held(self.folder, "training in"))
+            self.holds_folder = True
+
     def _open_folder(self, resumed: bool) -> None:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"cannot make the folder {self.folder}: {error.strerror}") from None
+        self._hold_folder()
         with atomic_path(self.folder / CONFIG) as temporary:
             temporary.write_text(self.config.to_toml(), encoding="utf-8")
         last = (self.progress.step, self.progress.validated_step) if resumed else None

@@ -7,9 +7,10 @@ from torch import Tensor
 
 from chmnet.config import ModelConfig
 from chmnet.errors import WeightsError
-from chmnet.files import check_writable, load_exactly
+from chmnet.files import load_exactly
 from chmnet.nn.chmnet import CHMNet
 from chmnet.nn.taps import tap_groups
+from chmnet.outputs import check_writable
 from chmnet.weights.backbones import read_checkpoint
 from chmnet.weights.models import save_model
 
