@@ -159,11 +159,13 @@ def test_features_match_as_their_pictures_do(matcher: Matcher, paths: list[Path]
 @pytest.mark.parametrize("turn", [90, 30, 123.456789012345])
 def test_saved_features_are_the_same(turn: float, matcher: Matcher, paths: list[Path], tmp_path: Path) -> None:
     view = View.around(paths[0], (5, 6, 30, 31))
-    features = matcher.extract(View(view.picture, view.area, mirrored=True, turn=turn))
+    window = (3, 4, 20, 20) if turn % 90 else None
+    features = matcher.extract(View(view.picture, view.area, True, turn, window))
     features.save(tmp_path / "f.safetensors")
     loaded = Features.load(tmp_path / "f.safetensors")
     check_same(features, loaded)
-    assert (loaded.view.area, loaded.view.mirrored, loaded.view.turn) == (view.area, True, turn)
+    seen = loaded.view
+    assert (seen.area, seen.mirrored, seen.turn, seen.window) == (view.area, True, turn, window)
     again, first = matcher.match(loaded, loaded), matcher.match(features, features)
     torch.testing.assert_close(again.scores, first.scores)
     with pytest.raises(InputError, match="exists"):
@@ -270,6 +272,8 @@ def test_features_of_the_other_backbone_are_refused(paths: list[Path]) -> None:
         {"view": '{"size": ["x", "y"]}'},
         {"view": '{"size": [-1, 4]}'},
         {"view": '{"size": [40, 50], "area": [0.5, 0, 9, 9]}'},
+        {"view": '{"size": [40, 50], "turn": 30, "window": [0, 0, 9]}'},
+        {"view": '{"size": [40, 50], "window": [0, 0, 9, 9]}'},
         {"view": '{"size": [40, 50], "turn": NaN}'},
         {"view": '{"size": [40, 50], "turn": -Infinity}'},
         {"view": '{"size": [40, 50], "turn": true}'},

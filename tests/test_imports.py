@@ -26,7 +26,7 @@ LAYERS: list[set[str]] = [
     {"weights", "features", "warping"},
     {"result_file"},
     {"result"},
-    {"place"},
+    {"place", "corners"},
     {"turns"},
     {"poses"},
     {"matcher"},

@@ -2,6 +2,7 @@ import math
 import warnings
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -311,6 +312,8 @@ def test_points_and_pixels_of_any_view_agree(data: st.DataObject) -> None:
     values[row - 1 : row + 2, column - 1 : column + 2] = 255
     turn = data.draw(st.one_of(st.integers(-720, 720), st.floats(-1e3, 1e3)))
     view = View(Picture(values), area, data.draw(st.booleans()), turn)
+    if view.turn % 90 and data.draw(st.booleans()):
+        view = replace(view, window=window_around(view, (column + 0.5, row + 0.5), data))
     assert 0 <= view.turn < 360
     dot = np.array([[column + 0.5, row + 0.5]])
     image = np.asarray(view.image())[..., 0]
@@ -331,6 +334,50 @@ def test_points_and_pixels_of_any_view_agree(data: st.DataObject) -> None:
     inside = view.to_picture(np.array([[-1.0, -1], [1, 1], [-1, 1]]), inside=True)
     assert (inside >= np.array(area[:2]) - 1e-9).all()
     assert (inside <= np.array(area[2:]) + 1e-9).all()
+
+
+def window_around(view: View, dot: tuple[float, float], data: st.DataObject) -> tuple[int, int, int, int]:
+    """Any part of the frame of a view that shows a place of the picture, and three pixels around it."""
+    height, width = view.size
+    x, y = (view.from_picture(np.array([dot]))[0] + 1) / 2 * (width, height)
+    left, top = data.draw(st.integers(0, max(0, int(x) - 4))), data.draw(st.integers(0, max(0, int(y) - 4)))
+    return (
+        left,
+        top,
+        data.draw(st.integers(min(width, max(int(x) + 5, left + 12)), width)),
+        data.draw(st.integers(min(height, max(int(y) + 5, top + 12)), height)),
+    )
+
+
+def test_a_window_is_what_is_cut_out_of_the_turned_picture() -> None:
+    """At the same place and as large, and only there where a frame is."""
+    smooth = Image.effect_noise((9, 12), 60).convert("RGB").resize((90, 120), Image.Resampling.BICUBIC)
+    whole = View(Picture(smooth), (5, 10, 80, 110), mirrored=True, turn=200.7)
+    part = replace(whole, window=(30, 20, 75, 90))
+    assert part.size == (70, 45)
+    cut = np.asarray(whole.image().crop((30, 20, 75, 90))).astype(int)
+    assert np.abs(np.asarray(part.image()).astype(int) - cut).max() <= 1
+    assert (part.tensor((140, 90)) - to_tensor(part.image(), (140, 90))).abs().mean() < 0.01
+    beyond = np.array([[5.0, 10.0], [80.0, 110.0]])
+    assert (np.abs(part.from_picture(beyond)) > 1).any(axis=1).all()
+    assert (np.abs(part.from_picture(beyond, inside=True)) <= 1).all()
+
+
+@pytest.mark.parametrize(
+    ("turn", "window"),
+    [
+        (30, (0, 0, 9, 3)),
+        (30, (-1, 0, 3, 3)),
+        (30, (2, 0, 2, 3)),
+        (90, (0, 0, 2, 2)),
+        (30, (0, 0, 1.5, 2)),
+        (30, 5),
+    ],
+)
+def test_windows_that_are_none(turn: float, window: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # it would refuse some of them first
+    with pytest.raises(InputError, match=r"window"):
+        View(Picture(RED), turn=turn, window=window)
 
 
 def test_a_frame_around_a_turned_area_has_its_mean_colour_beside_it() -> None:

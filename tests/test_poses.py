@@ -1,6 +1,7 @@
 """Which way the target faces: candidate views, and the choice among them."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -44,32 +45,38 @@ class Eyes:
         self.strengths, self.facing, self.mirror_cosine = strengths, facing, mirror_cosine
         self.seen: list[tuple[bool, float, float]] = []
 
-    def look(self, view: View, branch: str, share: float) -> Features:
-        self.seen.append((view.mirrored, view.turn, share))
-        across = None if self.facing is None else self.facing[view.mirrored]
-        return features(view, across, self.mirror_cosine if view.mirrored else 1.0)
+    def looks(self, views: Sequence[View], branch: str, share: float) -> list[Features]:
+        self.seen += [(view.mirrored, view.turn, share) for view in views]
+        across = self.facing or {}
+        cosines = {False: 1.0, True: self.mirror_cosine}
+        return [features(view, across.get(view.mirrored), cosines[view.mirrored]) for view in views]
 
     def vote(self, source: Features, target: Features) -> torch.Tensor:
         strength = self.strengths.get((target.view.mirrored, target.view.turn), 0.1)
         return torch.full((1, 1, 1, 1, 1, 1), strength)
 
 
-def test_mirroring_a_turned_view_shows_its_mirror_image(picture: Picture) -> None:
-    view = turned(View.of(picture), 90)
-    assert np.array_equal(np.array(mirrored(view).image()), np.array(ImageOps.mirror(view.image())))
+@pytest.mark.parametrize("turn", [90, 30, 200.5])
+def test_mirroring_a_turned_view_shows_its_mirror_image(turn: float) -> None:
+    smooth = Image.effect_noise((9, 12), 60).convert("RGB").resize((90, 120), Image.Resampling.BICUBIC)
+    view = turned(View.of(smooth), turn)
+    assert (view.window is None) == (turn == 90)
+    seen = [np.asarray(image).astype(int) for image in (mirrored(view).image(), ImageOps.mirror(view.image()))]
+    assert np.abs(seen[0] - seen[1]).max() <= (0 if turn == 90 else 1)
+    assert mirrored(mirrored(view)) == view
 
 
 @pytest.mark.parametrize("view", [{"mirrored": True}, {"turn": 90}])
 def test_a_view_that_somebody_chose_stays(picture: Picture, view: dict[str, object]) -> None:
     eyes = Eyes({})
     target = features(View(picture, **view))  # type: ignore[arg-type]
-    assert find_pose(target, target, "any", eyes.look, eyes.vote, NUMBERS) == (target, None)
+    assert find_pose(target, target, "any", eyes.looks, eyes.vote, NUMBERS) == (target, None)
 
 
 def test_a_target_that_faces_the_other_way_is_mirrored(picture: Picture) -> None:
     eyes = Eyes({(False, 0): 0.5, (True, 0): 0.5}, {False: -0.9, True: 0.9})
     source, target = features(View.of(picture), 0.9), features(View.of(picture), -0.9)
-    found, chances = find_pose(source, target, "mirror", eyes.look, eyes.vote, NUMBERS)
+    found, chances = find_pose(source, target, "mirror", eyes.looks, eyes.vote, NUMBERS)
     assert found.view.mirrored
     assert chances is not None
     assert chances[0] > 0.9
@@ -78,7 +85,7 @@ def test_a_target_that_faces_the_other_way_is_mirrored(picture: Picture) -> None
 def test_a_mirror_image_that_looks_less_alike_is_not_taken(picture: Picture) -> None:
     eyes = Eyes({}, {False: -0.9, True: 0.9}, mirror_cosine=0.5)
     source, target = features(View.of(picture), 0.9), features(View.of(picture), -0.9)
-    found, chances = find_pose(source, target, "mirror", eyes.look, eyes.vote, NUMBERS)
+    found, chances = find_pose(source, target, "mirror", eyes.looks, eyes.vote, NUMBERS)
     assert not found.view.mirrored
     assert chances is not None
     assert chances[0] > 0.9
@@ -105,7 +112,7 @@ def test_what_lies_beside_the_thing_does_not_count(picture: Picture) -> None:
 def test_a_thing_that_faces_nowhere_stays_as_it_is(picture: Picture) -> None:
     eyes = Eyes({(False, 0): 0.5, (True, 0): 0.52}, {False: 0.02, True: -0.02})
     target = features(View.of(picture), 0.02)
-    found, chances = find_pose(target, target, "mirror", eyes.look, eyes.vote, NUMBERS)
+    found, chances = find_pose(target, target, "mirror", eyes.looks, eyes.vote, NUMBERS)
     assert not found.view.mirrored
     assert chances is not None
     assert chances[0] > 0.5
@@ -115,7 +122,7 @@ def test_any_tries_turned_targets_and_their_mirror_images(picture: Picture) -> N
     eyes = Eyes({(False, 0): 0.2, (False, 120): 0.6}, mirror_cosine=0.5)
     target = features(View.of(picture))
     numbers = (1.0, -4.0, 7.0, 5.0)
-    found, chances = find_pose(target, target, "any", eyes.look, eyes.vote, NUMBERS, numbers)
+    found, chances = find_pose(target, target, "any", eyes.looks, eyes.vote, NUMBERS, numbers)
     assert (found.view.mirrored, found.view.turn) == (False, 120)
     assert chances is not None
     assert chances[0] > 0.8
@@ -129,7 +136,7 @@ def test_both_mirror_poses_share_the_probability_of_the_turn(picture: Picture) -
     numbers = [(math.log(p / (1 - p)), 0.0, 0.0, 0.0) for p in (mirror, 1 - mirror)]
     for mirror_numbers, is_mirrored in zip(numbers, (True, False), strict=True):
         turn_numbers = (1.0, math.log(turn / (1 - turn)), 0.0, 0.0)
-        found, chances = find_pose(target, target, "any", eyes.look, eyes.vote, mirror_numbers, turn_numbers)
+        found, chances = find_pose(target, target, "any", eyes.looks, eyes.vote, mirror_numbers, turn_numbers)
         assert (found.view.mirrored, found.view.turn) == (is_mirrored, 240 if is_mirrored else 120)
         assert chances == pytest.approx((0.33, 0.22))
 
@@ -184,3 +191,17 @@ def test_the_default_model_sees_which_way_examples_face(source: str, target: str
     assert result.target.mirrored is is_mirrored
     flipped = ImageOps.mirror(Image.open(EXAMPLES / target).convert("RGB"))
     assert Matcher(device="cpu").match(EXAMPLES / source, flipped).target.mirrored is not is_mirrored
+
+
+def test_turns_that_are_computed_together_are_kept_one_by_one() -> None:
+    """With a cache and without, the same numbers; asked again, nothing is computed."""
+    with FeatureCache[Features]() as cache:
+        matcher = Matcher("chmnet-lite", poses="any", image_size=(96, 96), cache=cache)
+        zebra = Image.open(EXAMPLES / "zebra.png").convert("RGB").rotate(90, expand=True)
+        first = matcher.match(EXAMPLES / "donkey.png", zebra)
+        expected = Matcher(matcher.model, poses="any", image_size=(96, 96)).match(EXAMPLES / "donkey.png", zebra)
+        assert first.target == expected.target
+        torch.testing.assert_close(first.scores, expected.scores)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(matcher, "_compute", lambda *_: pytest.fail("it is in the cache"))
+            assert matcher.match(EXAMPLES / "donkey.png", zebra).target == first.target

@@ -184,6 +184,40 @@ def test_answers_are_in_pixels_of_the_whole_pictures(side: str, turn: int, mirro
             np.testing.assert_allclose(nearest + flow[row, column], np.r_[nearest, 1] @ coordinates, atol=0.05)
 
 
+@pytest.mark.parametrize("turn", [30, 200])
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_answers_of_a_part_of_a_turned_picture(turn: float, mirrored: bool) -> None:
+    """Transfer, flow, heat and warp agree in pixels of the whole picture; beside what is seen nothing is drawn."""
+    picture = Image.effect_noise((50, 40), 60).resize((100, 80)).convert("RGB")
+    whole = View(Picture(picture), None, mirrored, turn)
+    height, width = whole.size
+    target = dataclasses.replace(whole, window=(width // 4, height // 4, width - width // 5, height - height // 4))
+    source = View.of(target.image())
+    result = MatchResult(torch.eye(256).view(1, 1, 16, 16, 16, 16), source, target, SHARP)
+    backwards = MatchResult(result.scores, target, source, SHARP)
+    grid = grid_points((16, 16), like=torch.zeros(1, dtype=torch.float64)).numpy().reshape(-1, 2)
+    places, starts = target.to_picture(grid), normalised_to_pixels(grid, source.size)
+    seen = np.all((places > 0) & (places < (100, 80)), axis=1)
+    assert seen.sum() > 200
+    np.testing.assert_allclose(result.locate(starts[seen]), places[seen], atol=1e-3)
+    np.testing.assert_allclose(backwards.locate(places[seen]), starts[seen], atol=1e-3)
+    np.testing.assert_allclose(backwards.locate([[0.5, 0.5]]), backwards.locate([[-9.0, -9.0]]), atol=1)
+
+    middles = np.moveaxis(np.indices((80, 100))[::-1], 0, -1) + 0.5
+    shown = target.from_picture(middles)
+    inside = (np.abs(shown) < 0.95).all(-1)
+    expected = normalised_to_pixels(shown, source.size)
+    np.testing.assert_allclose((middles + result.flow(direction="backward"))[inside], expected[inside], atol=0.05)
+    drawn = np.asarray(result.warp()).astype(int)
+    assert np.abs(drawn[inside] - np.asarray(picture)[inside]).mean() < 9
+    assert (drawn[(np.abs(shown) > 1.05).any(-1)] == 255).all()
+    heat = result.heat(starts[seen][40])
+    positions = grid_points((heat.shape[0], heat.shape[1]), like=torch.zeros(1, dtype=torch.float64)).numpy()
+    found = normalised_to_pixels((heat[..., None] * positions).sum(axis=(0, 1)), (80, 100))
+    np.testing.assert_allclose(found, places[seen][40], atol=4)
+    assert heat.sum() == pytest.approx(1, abs=1e-5)
+
+
 @pytest.mark.parametrize("turn", [30, 45.5, 200])
 @pytest.mark.parametrize("mirrored", [False, True])
 @pytest.mark.parametrize("area", [None, (20, 10, 60, 50)])

@@ -86,6 +86,9 @@ def main(
     only: Annotated[
         list[str] | None, typer.Option(help="Only these changes, such as mirrored; repeatable.")
     ] = None,
+    searches: Annotated[
+        list[str] | None, typer.Option("--poses", help="Only these searches, such as any; repeatable.")
+    ] = None,
     frontal: Annotated[
         bool, typer.Option("--faces", help="300 pairs of faces of WILLOW-ObjectClass, as they are.")
     ] = False,
@@ -95,7 +98,7 @@ def main(
     pairs = [pair for pair in pairs if not without or without not in pair.category]
     names = ["as they are"] if frontal else only or list(CHANGES)
     typer.echo(f"{len(pairs)} pairs, PCK@0.05 / 0.1 of the keypoints' box; milliseconds of a pair")
-    matchers = {poses: Matcher(model, poses=poses) for poses in POSES}
+    matchers = {poses: Matcher(model, poses=poses) for poses in searches or POSES}
     for name in names:
         found = {poses: measure(matcher, pairs, CHANGES[name]) for poses, matcher in matchers.items()}
         cells = [f"{poses} {pck} ({spent:.0f} ms)" for poses, (pck, spent) in found.items()]

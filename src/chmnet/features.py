@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from chmnet.errors import InputError, WeightsError
 from chmnet.files import read_tensors, write_tensors
 from chmnet.geometry import Size
-from chmnet.pictures import Picture, View
+from chmnet.pictures import Area, Picture, View
 
 MEMORY_BYTES = 512 * 2**20
 """What a cache keeps in memory, unless it is told otherwise."""
@@ -172,7 +172,8 @@ def check_foreground(foreground: Tensor | None) -> Tensor | None:
 
 def describe_view(view: View) -> dict[str, Any]:
     """A view without its picture, as JSON."""
-    return {"size": list(view.picture.size), "area": view.area, "mirrored": view.mirrored, "turn": view.turn}
+    shape = {"area": view.area, "mirrored": view.mirrored, "turn": view.turn, "window": view.window}
+    return {"size": list(view.picture.size), **shape}
 
 
 def restore_view(table: dict[str, Any]) -> View:
@@ -181,13 +182,21 @@ def restore_view(table: dict[str, Any]) -> View:
     Raises:
         ValueError: the table describes none.
     """
-    area, mirrored = table.get("area"), table.get("mirrored", False)
-    if area is not None and not (isinstance(area, list) and len(area) == 4 and all(type(n) is int for n in area)):
-        raise ValueError(f"the area of a view is {area}")
+    area, window = (_check_area(table.get(name), name) for name in ("area", "window"))
+    mirrored = table.get("mirrored", False)
     if not isinstance(mirrored, bool):
         raise ValueError(f"a view is mirrored or not, got {mirrored!r}")
     picture = Picture(None, check_sides(table["size"]))
-    return View(picture, None if area is None else tuple(area), mirrored, table.get("turn", 0))
+    return View(picture, area, mirrored, table.get("turn", 0), window)
+
+
+def _check_area(sides: Any, name: str) -> Area | None:
+    """Four whole numbers, or nothing; a :class:`ValueError` where it is something else."""
+    if sides is None:
+        return None
+    if not (isinstance(sides, list) and len(sides) == 4 and all(type(side) is int for side in sides)):
+        raise ValueError(f"the {name} of a view is {sides}")
+    return sides[0], sides[1], sides[2], sides[3]
 
 
 def check_sides(sides: Any) -> Size:

@@ -1,8 +1,9 @@
 """Pictures in, matches out: the only caller of a network at inference, and the only maker of results."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -131,16 +132,30 @@ class Matcher:
             if self.model.target_backbone is not None and picture.branch != branch:
                 raise InputError(f"these are features of a {picture.branch}; extract them with branch={branch!r}")
             return picture
-        view = View.of(picture)
+        return self._extract_all([View.of(picture)], branch, cache, owner, size or self.image_size)[0]
+
+    def _extract_all(
+        self, views: Sequence[View], branch: str, cache: FeatureCache[Features] | None, owner: str, size: Size
+    ) -> list[Features]:
+        """Features of several views at one size: those that the cache does not know are computed together."""
         if self.model.target_backbone is None:
             branch = "source"
-        size = size or self.image_size
         if cache is None:
-            return self._compute(view, branch, size)
-        key = (view.picture.key, view.area, view.mirrored, view.turn, branch, size, self.fingerprint)
-        unseen = replace(view, picture=Picture(None, view.picture.size))  # a cache keeps features, not pictures
-        found = cache.get(key, lambda: replace(self._compute(view, branch, size), view=unseen), owner)
-        return replace(found, view=view)
+            return self._compute(views, branch, size)
+        computed: list[Features] = []
+
+        def compute(number: int) -> Features:  # a cache keeps features, not pictures
+            if len(computed) == 0:
+                computed.extend(self._compute(views, branch, size))
+            view = views[number]
+            return replace(computed[number], view=replace(view, picture=Picture(None, view.picture.size)))
+
+        found = []
+        for number, view in enumerate(views):
+            key = (view.picture.key, view.area, view.mirrored, view.turn, view.window, branch, size)
+            stored = cache.get((*key, self.fingerprint), partial(compute, number), owner)
+            found.append(replace(stored, view=view))
+        return found
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _process=os.getpid())
@@ -151,18 +166,29 @@ class Matcher:
             torch.set_num_threads(1)
             self._process = os.getpid()
 
-    def _compute(self, view: View, branch: str, size: Size) -> Features:
+    def _compute(self, views: Sequence[View], branch: str, size: Size) -> list[Features]:
         self._after_fork()
-        image = view.tensor(size)[None].to(next(self.model.parameters()))
+        images = torch.stack([view.tensor(size) for view in views]).to(next(self.model.parameters()))
         with torch.inference_mode():
-            features = self.model.features(image, branch)
+            features = self.model.features(images, branch)
             pyramid = self.model.head.pyramid(features)
-            foreground = None if self.model.foreground is None else self.model.foreground(features)
-            facing = None
+            foreground = facing = None
+            if self.model.foreground is not None:
+                foreground = self.model.foreground(features)
             if self.model.facing is not None:
-                across, along = self.model.facing(pyramid.levels[self.model.head.nearest])[0].tolist()
-                facing = across, along
-        return Features(tuple(pyramid.levels), pyramid.size, view, self.fingerprint, branch, facing, foreground)
+                facing = self.model.facing(pyramid.levels[self.model.head.nearest]).tolist()
+        return [
+            Features(
+                tuple(level[number : number + 1].clone() for level in pyramid.levels),
+                pyramid.size,
+                view,
+                self.fingerprint,
+                branch,
+                None if facing is None else (facing[number][0], facing[number][1]),
+                None if foreground is None else foreground[number : number + 1].clone(),
+            )
+            for number, view in enumerate(views)
+        ]
 
     def match(
         self,
@@ -256,9 +282,12 @@ class Matcher:
         """What is matched: the places that show the thing, the target in the pose that goes best with the source;
         and the probabilities of this pose and of its mirror image."""
 
-        def look(view: View, branch: str, share: float = 1.0) -> Features:
+        def looks(views: Sequence[View], branch: str, share: float) -> list[Features]:
             height, width = self.image_size
-            return self._extract(view, branch, cache, owner, (round(share * height), round(share * width)))
+            return self._extract_all(views, branch, cache, owner, (round(share * height), round(share * width)))
+
+        def look(view: View, branch: str, share: float) -> Features:
+            return looks([view], branch, share)[0]
 
         if _check_place(self.place if place is None else place) == "found":
             enough = self.model.config.calibration.place or (ENOUGH,)
@@ -266,7 +295,7 @@ class Matcher:
         poses, chances = self.poses if poses is None else poses, None
         if poses != "upright":
             fitted = self.model.config.calibration
-            target, chances = find_pose(source, target, poses, look, self.votes, fitted.pose, fitted.turn)
+            target, chances = find_pose(source, target, poses, looks, self.votes, fitted.pose, fitted.turn)
         if cache is not None:  # many results would hold as many pictures
             for side in (source, target):
                 side.view.picture.forget()

@@ -173,20 +173,25 @@ class View:
     turn: float = 0
     """Degrees counter-clockwise, after mirroring, from 0 to below 360. Multiples of 90 are exact; otherwise the
     area is seen in the smallest upright frame around it, the rest of which has its mean colour."""
+    window: Area | None = None
+    """The part of such a frame that is seen, in its pixels; ``None``: all of it."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "picture", Picture.of(self.picture))
         if self.turn != 0 or type(self.turn) is not int:
             object.__setattr__(self, "turn", check_turn(self.turn))
         if self.area is not None:
-            try:
-                left, top, right, bottom = area = tuple(operator.index(side) for side in self.area)
-            except (TypeError, ValueError):
-                raise InputError(f"an area must be four whole numbers, got {self.area!r}") from None
-            object.__setattr__(self, "area", area)  # a list would not be hashable
             height, width = self.picture.size
+            left, top, right, bottom = area = _whole_box(self.area, "an area")
+            object.__setattr__(self, "area", area)  # a list would not be hashable
             if not (0 <= left < right <= width and 0 <= top < bottom <= height):
                 raise InputError(f"the area {self.area} must lie within the picture of {width}×{height} pixels")
+        if self.window is not None:
+            height, width = turned_size(self._area_size, self.turn)
+            left, top, right, bottom = window = _whole_box(self.window, "a window")
+            object.__setattr__(self, "window", window)
+            if not (self.turn % 90 and 0 <= left < right <= width and 0 <= top < bottom <= height):
+                raise InputError(f"the window {self.window} must lie within the frame of a picture turned askew")
 
     @staticmethod
     def of(picture: "PictureLike | View") -> "View":
@@ -218,6 +223,8 @@ class View:
     @property
     def size(self) -> Size:
         """(height, width) of the frame of what is seen, in pixels of the picture."""
+        if self.window is not None:
+            return self.window[3] - self.window[1], self.window[2] - self.window[0]
         return turned_size(self._area_size, self.turn) if self.turn else self._area_size
 
     @property
@@ -230,7 +237,7 @@ class View:
         image = self._area_image()
         if not self.turn % 90:
             return turn_quarters(image, self.mirrored, self.turn) if self.mirrored or self.turn else image
-        return turn_image(image, self._area_size, self.mirrored, self.turn)
+        return turn_image(image, self._area_size, self.mirrored, self.turn, window=self.window)
 
     def _area_image(self) -> Image.Image:
         image = self.picture.image
@@ -245,7 +252,8 @@ class View:
         """What is seen, resized to (height, width): a tensor ``3 h w``, RGB from 0 to 1."""
         if not self.turn % 90:
             return to_tensor(self.image(), size)
-        return to_tensor(turn_image(self._area_image(), self._area_size, self.mirrored, self.turn, size), size)
+        image = self._area_image()
+        return to_tensor(turn_image(image, self._area_size, self.mirrored, self.turn, size, self.window), size)
 
     def to_picture(self, points: Any, inside: bool = False) -> Any:
         """Normalised points of the view (an array or a tensor) in pixels of the whole picture.
@@ -254,8 +262,17 @@ class View:
             points: ``… 2`` numbers.
             inside: points in the corners around a turned area are moved to the nearest place of it.
         """
-        from chmnet.geometry import mirror_points, move_points, normalised_to_pixels, turn_back
+        from chmnet.geometry import (
+            mirror_points,
+            move_points,
+            normalised_to_pixels,
+            pixels_to_normalised,
+            turn_back,
+        )
 
+        if self.window is not None:
+            points = move_points(normalised_to_pixels(points, self.size), self.window[0], self.window[1])
+            points = pixels_to_normalised(points, turned_size(self._area_size, self.turn))
         points = turn_back(points, self.turn, self._area_size)
         if inside and self.turn % 90:
             points = points.clip(-1, 1)
@@ -269,9 +286,15 @@ class View:
 
         Args:
             points: ``… 2`` numbers.
-            inside: points beside a turned area are moved to the nearest place of it first.
+            inside: points beside a turned area are moved to the nearest place of it first, and into the window.
         """
-        from chmnet.geometry import mirror_points, move_points, pixels_to_normalised, turn_points
+        from chmnet.geometry import (
+            mirror_points,
+            move_points,
+            normalised_to_pixels,
+            pixels_to_normalised,
+            turn_points,
+        )
 
         if self.area is not None:
             points = move_points(points, -self.area[0], -self.area[1])
@@ -280,7 +303,21 @@ class View:
             points = points.clip(-1, 1)
         if self.mirrored:
             points = mirror_points(points)
-        return turn_points(points, self.turn, self._area_size)
+        points = turn_points(points, self.turn, self._area_size)
+        if self.window is not None:
+            points = normalised_to_pixels(points, turned_size(self._area_size, self.turn))
+            points = pixels_to_normalised(move_points(points, -self.window[0], -self.window[1]), self.size)
+            points = points.clip(-1, 1) if inside else points
+        return points
+
+
+def _whole_box(sides: Any, name: str) -> Area:
+    """Left, top, right and bottom as whole numbers."""
+    try:
+        left, top, right, bottom = map(operator.index, sides)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must be four whole numbers, got {sides!r}") from None
+    return left, top, right, bottom
 
 
 def _scale_interval(first: int, last: int, scale: float) -> tuple[int, int]:

@@ -13,8 +13,8 @@ from chmnet.features import Features
 from chmnet.ops.correlation import cosine_correlation, resize_features
 from chmnet.ops.evidence import logistic
 from chmnet.pictures import View
-from chmnet.place import Look, Vote
-from chmnet.turns import find_turn
+from chmnet.place import Vote
+from chmnet.turns import Looks, find_turn
 
 POSES = ("upright", "mirror", "any")
 """What may be tried: the target as it is; mirrored too; mirrored and turned too."""
@@ -38,7 +38,7 @@ def find_pose(
     source: Features,
     target: Features,
     poses: str,
-    look: Look,
+    looks: Looks,
     vote: Vote,
     numbers: Sequence[float],
     turn_numbers: Sequence[float] = (),
@@ -53,7 +53,7 @@ def find_pose(
         source: features of the source.
         target: features of the target.
         poses: ``"mirror"`` or ``"any"``.
-        look: extracts features of another view.
+        looks: extracts features of other views.
         vote: coarse votes between two pictures.
         numbers: ``calibration.pose`` of the model.
         turn_numbers: ``calibration.turn`` of the model.
@@ -67,8 +67,8 @@ def find_pose(
         return target, None
     chance = 1.0
     if poses == "any":
-        target, chance = find_turn(source, target, look, vote, turn_numbers)
-    other = look(mirrored(target.view), branch, 1.0)
+        target, chance = find_turn(source, target, looks, vote, turn_numbers)
+    (other,) = looks([mirrored(target.view)], branch, 1.0)
     probability = mirror_probability(mirror_evidence(source, target, other), numbers)
     chances = chance * (1 - probability), chance * probability
     return (other, chances[::-1]) if probability > 0.5 else (target, chances)
@@ -83,7 +83,11 @@ def mirrored(view: View) -> View:
         >>> mirrored(view).turn, mirrored(mirrored(view)).turn
         (270, 90)
     """
-    return replace(view, mirrored=not view.mirrored, turn=-view.turn % 360)
+    window = view.window
+    if window is not None:
+        width = replace(view, window=None).size[1]
+        window = width - window[2], window[1], width - window[0], window[3]
+    return replace(view, mirrored=not view.mirrored, turn=-view.turn % 360, window=window)
 
 
 def mirror_evidence(source: Features, target: Features, other: Features) -> tuple[float, float, float]:

@@ -78,7 +78,12 @@ def turn_quarters(image: Image.Image, mirrored: bool, degrees: float) -> Image.I
 
 
 def turn_image(
-    image: Image.Image, size: Size, mirrored: bool, degrees: float, shown: Size | None = None
+    image: Image.Image,
+    size: Size,
+    mirrored: bool,
+    degrees: float,
+    shown: Size | None = None,
+    window: tuple[int, int, int, int] | None = None,
 ) -> Image.Image:
     """An RGB image perhaps mirrored, then turned counter-clockwise, in the smallest upright frame around it.
 
@@ -91,11 +96,14 @@ def turn_image(
         mirrored: left and right are exchanged first.
         degrees: any angle.
         shown: (height, width) of the answer; ``None``: as many pixels as the image has.
+        window: left, top, right, bottom of the part of the frame that is wanted; ``None``: all of it.
 
     Raises:
         InputError: the frame is too large to be shown with all pixels of the image.
     """
-    (height, width), (frame_height, frame_width) = size, turned_size(size, degrees)
+    (height, width), frame = size, turned_size(size, degrees)
+    left, top, right, bottom = window or (0, 0, frame[1], frame[0])
+    frame_height, frame_width = bottom - top, right - left
     if shown is None:
         scale = max(image.size) / max(size)
         shown = max(1, round(frame_height * scale)), max(1, round(frame_width * scale))
@@ -115,9 +123,12 @@ def turn_image(
     canvas = max(1, round(frame_width * scale)), max(1, round(frame_height * scale))
     a, b, c, d = turn_matrix(size, degrees)
     a, b = (-a, -b) if mirrored else (a, b)
-    # From the pixels of the canvas to those of the image; both are −1 … 1 from edge to edge.
-    across = a * columns / canvas[0], b * columns / canvas[1], (1 - a - b) * columns / 2
-    down = c * rows / canvas[0], d * rows / canvas[1], (1 - c - d) * rows / 2
+    # From the pixels of the canvas to those of the image; frame and image are −1 … 1 from edge to edge.
+    first_x, first_y = 2 * left / frame[1] - 1, 2 * top / frame[0] - 1
+    share_x, share_y = frame_width / frame[1], frame_height / frame[0]
+    steps = share_x / canvas[0], share_y / canvas[1]
+    across = a * columns * steps[0], b * columns * steps[1], (1 + a * first_x + b * first_y) * columns / 2
+    down = c * rows * steps[0], d * rows * steps[1], (1 + c * first_x + d * first_y) * rows / 2
     turned = image.transform(
         canvas,
         Image.Transform.AFFINE,

@@ -1,20 +1,22 @@
 """How far the target is turned: views of it turned by steps, and the choice among them by how well they agree."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from chmnet.corners import find_canvas
 from chmnet.features import Features
 from chmnet.ops.correlation import cosine_correlation, resize_features
 from chmnet.ops.evidence import logistic
-from chmnet.pictures import View
-from chmnet.place import Look, Vote, agree, mutual
-from chmnet.turning import turned_size
+from chmnet.pictures import Area, View
+from chmnet.place import Vote, agree, mutual
+from chmnet.turning import Size
 
 TURNS = tuple(30.0 * number for number in range(12))
 """Turns that are tried, in degrees. With steps of 45 half of those between them are not found."""
@@ -27,7 +29,10 @@ FINALISTS = 2
 STRAIGHT = 12.0
 """Things whose matches say that they are turned by less, in degrees, are upright, if they agree enough."""
 
-PLAIN: Final = (math.inf, -3.0, 8.0, 1.5)
+Looks = Callable[[Sequence[View], str, float], list[Features]]
+"""Extracts features of views, for a branch of the network, at a share of the side of matched pictures."""
+
+PLAIN: Final = (math.inf, -3.0, 8.0, 2.0)
 """For models that nothing was fitted to: all turns are always tried, and one must be clearly better."""
 _MATCHES = 60
 """Best matches that a twist is read from."""
@@ -38,7 +43,7 @@ _NEAR = 0.1
 
 
 def find_turn(
-    source: Features, target: Features, look: Look, vote: Vote, numbers: Sequence[float]
+    source: Features, target: Features, looks: Looks, vote: Vote, numbers: Sequence[float]
 ) -> tuple[Features, float]:
     """The target turned as it goes best with the source, and the probability that it does.
 
@@ -48,7 +53,7 @@ def find_turn(
     Args:
         source: features of the source.
         target: features of the target, which is not turned.
-        look: extracts features of another view.
+        looks: extracts features of other views.
         vote: coarse votes between two pictures.
         numbers: ``calibration.turn`` of the model; empty: nothing was fitted.
     """
@@ -56,17 +61,21 @@ def find_turn(
     as_it_is = agree(source, target, vote)
     if as_it_is >= enough and abs(twist(source, target)) <= STRAIGHT:
         return target, 1.0
-    small = look(source.view, source.branch, SMALL_SHARE) if source.view.picture.at_hand else source
-    coarse = [agree(small, look(turned(view, turn), branch, SMALL_SHARE), vote) for turn in TURNS[1:]]
+    views, canvas = turned_views(view)
+    small = looks([source.view], source.branch, SMALL_SHARE)[0] if source.view.picture.at_hand else source
+    coarse = [agree(small, each, vote) for each in looks(views, branch, SMALL_SHARE)]
     finalists = sorted(range(len(coarse)), key=coarse.__getitem__, reverse=True)[:FINALISTS]
-    others = [look(turned(view, TURNS[1 + number]), branch, 1.0) for number in finalists]
+    others = looks([views[number] for number in finalists], branch, 1.0)
     values = [agree(source, other, vote) for other in others]
     best = max(range(len(others)), key=values.__getitem__)
-    probability = turn_probability(turn_evidence(as_it_is, values[best], coarse, finalists[best]), numbers)
+    evidence = turn_evidence(as_it_is, values[best], coarse, finalists[best], canvas)
+    probability = turn_probability(evidence, numbers, canvas)
     return (others[best], probability) if probability > 0.5 else (target, 1 - probability)
 
 
-def turn_evidence(as_it_is: float, other: float, coarse: Sequence[float], chosen: int) -> tuple[float, float]:
+def turn_evidence(
+    as_it_is: float, other: float, coarse: Sequence[float], chosen: int, canvas: bool = False
+) -> tuple[float, float]:
     """What speaks for a turned target: it agrees better than the target as it is, and better than other turns.
 
     Args:
@@ -74,31 +83,36 @@ def turn_evidence(as_it_is: float, other: float, coarse: Sequence[float], chosen
         other: likewise the turned one.
         coarse: of all turned targets, in small pictures.
         chosen: which of them the turned one is.
+        canvas: they are turned by right angles against each other. Otherwise the two beside the chosen one, which
+            agree nearly as well, do not count.
 
     Returns:
-        Logarithms of ratios: to the target as it is; to the geometric mean of all turns.
+        Logarithms of ratios: to the target as it is; to the best of other turns.
 
     Example:
-        >>> [round(number, 3) for number in turn_evidence(0.2, 0.4, [0.1, 0.4, 0.1], 1)]
-        [0.693, 0.924]
+        >>> [round(number, 3) for number in turn_evidence(0.2, 0.4, [0.1, 0.3, 0.4, 0.2, 0.1], 2)]
+        [0.693, 1.386]
     """
-    logs = [math.log(max(value, 1e-4)) for value in (as_it_is, other, *coarse)]
-    return logs[1] - logs[0], logs[2 + chosen] - sum(logs[2:]) / len(coarse)
+    apart = 0 if canvas else 1
+    rest = [value for number, value in enumerate(coarse) if abs(number - chosen) > apart]
+    logs = [math.log(max(value, 1e-4)) for value in (as_it_is, other, coarse[chosen], max(rest))]
+    return logs[1] - logs[0], logs[2] - logs[3]
 
 
-def turn_probability(evidence: tuple[float, float], numbers: Sequence[float]) -> float:
+def turn_probability(evidence: tuple[float, float], numbers: Sequence[float], canvas: bool = False) -> float:
     """How likely a turned target is the better one to match.
 
     Args:
         evidence: see :func:`turn_evidence`.
         numbers: ``calibration.turn`` of the model; empty: nothing was fitted.
+        canvas: the picture lies turned on a plain canvas. Then both are as likely before anything is compared.
 
     Example:
         >>> [round(turn_probability((gain, 0.5), (0.4, -4.0, 7.0, 5.0)), 2) for gain in (-0.3, 0.0, 0.6)]
         [0.03, 0.18, 0.94]
     """
     _, first, *slopes = numbers or PLAIN
-    return logistic(first, slopes, evidence)
+    return logistic(max(0.0, first) if canvas else first, slopes, evidence)
 
 
 def twist(source: Features, target: Features) -> float:
@@ -159,18 +173,56 @@ def turned(view: View, degrees: float) -> View:
     """The view turned counter-clockwise; of a whole picture that is not turned by quarters, the middle of it.
 
     The frame around all of a turned picture would be up to twice as large as the picture, and the thing in it so
-    much smaller; that around the middle is as large as the picture.
+    much smaller; what is seen of its middle is as large as the picture.
 
     Example:
         >>> import numpy as np
-        >>> turned(View.of(np.zeros((20, 30), dtype=np.uint8)), -90).turn
-        270
+        >>> view = View.of(np.zeros((20, 30), dtype=np.uint8))
+        >>> turned(view, -90).turn, replace(turned(view, 45), window=None).size, turned(view, 45).size
+        (270, (36, 36), (24, 24))
     """
-    angle = (view.turn + degrees) % 360
-    if angle % 90 == 0 or view.area is not None:
-        return replace(view, turn=angle)
-    height, width = view.picture.size
-    frame = turned_size((height, width), angle)
+    view = replace(view, turn=(view.turn + degrees) % 360, window=None)
+    if view.turn % 90 == 0 or view.area is not None:
+        return view
+    (height, width), frame = view.picture.size, view.size
     share = max(LEAST_MIDDLE, math.sqrt(height * width / (frame[0] * frame[1])))
-    x, y = int(width * (1 - share) / 2), int(height * (1 - share) / 2)
-    return replace(view, area=(x, y, width - x, height - y), turn=angle)
+    return _middle(view, (round(share * frame[0]), round(share * frame[1])))
+
+
+def turned_views(view: View) -> tuple[list[View], bool]:
+    """The ways to turn a view that are tried, and whether it shows that it was turned.
+
+    A picture that was turned and put on a plain canvas is turned back, without the canvas, in all four ways; any
+    other by :data:`TURNS`.
+    """
+    canvas = find_canvas(view.picture.image, view.picture.size) if view.area is None else None
+    if canvas is None:
+        return [turned(view, turn) for turn in TURNS[1:]], False
+    views = [replace(view, turn=(canvas.turn + quarter) % 360) for quarter in (0, 90, 180, 270)]
+    lying = canvas.size[1], canvas.size[0]
+    return [_middle(each, lying if number % 2 else canvas.size) for number, each in enumerate(views)], True
+
+
+def seen_area(view: View) -> Area | None:
+    """The box in the picture around what is seen of it; ``None``: all of it.
+
+    Example:
+        >>> import numpy as np
+        >>> view = View.of(np.zeros((100, 100), dtype=np.uint8))
+        >>> seen_area(turned(view, 90)), seen_area(replace(view, turn=45, window=(50, 50, 90, 90)))
+        (None, (21, 20, 79, 77))
+    """
+    if view.window is None:
+        return view.area
+    corners = view.to_picture(np.array([[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]]), inside=True)
+    (left, top), (right, bottom) = np.floor(corners.min(0) + 1e-6), np.ceil(corners.max(0) - 1e-6)
+    area = int(left), int(top), int(right), int(bottom)
+    return None if area == (0, 0, *view.picture.size[::-1]) else area
+
+
+def _middle(view: View, size: Size) -> View:
+    """What lies in the middle of the frame of a view turned askew, of at most such a (height, width)."""
+    frame = view.size
+    height, width = min(size[0], frame[0]), min(size[1], frame[1])
+    left, top = (frame[1] - width) // 2, (frame[0] - height) // 2
+    return replace(view, window=(left, top, left + width, top + height))

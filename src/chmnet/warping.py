@@ -118,6 +118,8 @@ def whole_heat(heat: Float[Tensor, "h w"], view: View) -> Float[Tensor, "rows co
     seen = view.from_picture(places)[None].to(heat)
     read = F.grid_sample(heat[None, None], seen, mode="bilinear", padding_mode="zeros", align_corners=True)[0, 0]
     inside = View(view.picture, view.area).from_picture(places).abs().amax(-1) <= 1 + 1e-9
+    if view.window is not None:
+        inside = inside & (seen[0].abs().amax(-1) <= 1)
     read = torch.where(inside, read, 0.0)
     if not read.sum() > 0:  # between the positions, or beside a turned area: all of it at the nearest position
         mean = (heat[..., None] * grid_points((heat.shape[0], heat.shape[1]), like=heat)).sum((0, 1)).double()
@@ -388,10 +390,10 @@ def draw_warped(
     for rows, at, frame in dense_strips(positions, size, view):
         drawn = F.grid_sample(image, at[None], mode="bilinear", padding_mode="border", align_corners=False)[0]
         beyond = (at.abs().amax(-1) > 1)[None]
-        if view is not None and view.area is not None:
-            upright = View(view.picture, view.area)
-            places = upright.from_picture(normalised_to_pixels(frame, view.picture.size))
-            beyond = beyond | (places.abs().amax(-1) > 1)
+        if view is not None and (view.area is not None or view.window is not None):
+            for part in (View(view.picture, view.area), *([view] if view.window is not None else [])):
+                places = part.from_picture(normalised_to_pixels(frame, view.picture.size))
+                beyond = beyond | (places.abs().amax(-1) > 1)
         drawn = torch.where(beyond, 255.0, drawn).round().clamp(0, 255)
         output[rows] = rearrange(drawn, "c h w -> h w c").byte().numpy()
     return Image.fromarray(output)

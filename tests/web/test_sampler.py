@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -117,14 +118,24 @@ def test_points_are_moved_as_by_the_library(tmp_path: Path) -> None:
         np.testing.assert_allclose(found["heat"], heat, atol=1e-9, err_msg=where)
 
 
+def middle(view: View) -> tuple[int, int, int, int]:
+    """Some of what lies in the middle of a frame."""
+    height, width = view.size
+    return width // 4, height // 5, width - width // 3, height - height // 4
+
+
 @pytest.mark.parametrize("source_turn", [0, 90, 33.3])
 @pytest.mark.parametrize("target_turn", [0, 90, 180, 270, 45, 200.7])
 def test_views_are_mapped_as_by_the_library(source_turn: float, target_turn: float, tmp_path: Path) -> None:
-    """Areas, mirrored and turned by any angle: points are in pixels of the whole pictures."""
+    """Areas, mirrored, turned by any angle, in parts: points are in pixels of the whole pictures."""
     results, points = [], points_of(SIZE)
     for number, (source_area, target_area) in enumerate(((None, (5, 10, 45, 81)), ((30, 20, 170, 150), None))):
         source = View(Picture(None, SIZE), source_area, number == 1, source_turn)
         target = View(Picture(None, TARGET_SIZE), target_area, number == 0, target_turn)
+        source, target = (
+            replace(view, window=middle(view)) if number == cut and view.turn % 90 else view
+            for cut, view in enumerate((source, target))
+        )
         scores = torch.rand(1, 1, 7, 5, 6, 4, generator=torch.Generator().manual_seed(number))
         results.append(MatchResult(scores, source, target, TransferConfig(temperature=0.02)))
     for result, found in zip(results, run_page(list(map(pack_result, results)), points, tmp_path), strict=True):

@@ -139,14 +139,9 @@ def match(
 
 def _print_areas(result: "MatchResult", source: Path, target: Path) -> None:
     """Say on standard error what was looked at."""
-    from chmnet.pictures import View
-    from chmnet.turns import turned
-
     for path, view in ((source, result.source), (target, result.target)):
-        if view.area is None:
-            area = "the whole picture"
-        elif view.area == turned(View(view.picture), view.turn).area:
-            area = "the middle of the picture, which was turned"  # nothing was found
+        if view.area is None:  # nothing was found
+            area = "the whole picture" if view.window is None else "the middle of the picture, which was turned"
         else:
             area = "from ({}, {}) to ({}, {})".format(*view.area)
         typer.echo(f"{path.name}: matched {area}", err=True)
@@ -187,6 +182,8 @@ def _find(result: "MatchResult", given: list[tuple[float, float]], instances: in
 
 
 def _document(found: _Found, result: "MatchResult", source: Path, target: Path, model: str) -> dict[str, Any]:
+    from chmnet.turns import seen_area
+
     count = len(found.matches.source)
     hidden = [None] * count if found.unmatched is None else found.unmatched.tolist()
     rows = [
@@ -200,8 +197,8 @@ def _document(found: _Found, result: "MatchResult", source: Path, target: Path, 
         "target": target.name,
         "source_size": list(result.source_size),
         "target_size": list(result.target_size),
-        "source_area": list(result.source.area) if result.source.area else None,
-        "target_area": list(result.target.area) if result.target.area else None,
+        "source_area": seen_area(result.source),
+        "target_area": seen_area(result.target),
         "pose": {
             "mirrored": result.target.mirrored,
             "turn": result.target.turn,

@@ -188,7 +188,7 @@ class MatchAnswer(BaseModel):
     source_size: tuple[int, int]
     target_size: tuple[int, int]
     source_area: tuple[int, int, int, int] | None = Field(
-        description="Left, top, right, bottom of what was matched, in pixels; null: the whole picture."
+        description="Left, top, right, bottom of the box around what was matched; null: the whole picture."
     )
     target_area: tuple[int, int, int, int] | None
     pose: PoseAnswer

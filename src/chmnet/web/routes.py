@@ -10,6 +10,7 @@ from chmnet.config import HoughConfig
 from chmnet.place import PLACES
 from chmnet.poses import DEFAULT_POSES, POSES
 from chmnet.result import Matches, MatchResult
+from chmnet.turns import seen_area
 from chmnet.web.answers import (
     ERRORS,
     ExamplesAnswer,
@@ -334,8 +335,8 @@ def _answer(
         model=model,
         source_size=result.source_size,
         target_size=result.target_size,
-        source_area=result.source.area,
-        target_area=result.target.area,
+        source_area=seen_area(result.source),
+        target_area=seen_area(result.target),
         pose=_pose(result),
         same_kind=result.same_kind,
         milliseconds=_milliseconds(found),

@@ -95,11 +95,12 @@ export class Pair {
 }
 
 /**
- * What the network saw of a picture: an area, perhaps mirrored, perhaps turned counter-clockwise; chmnet's View.
- * Points of the view are −1 … 1 from edge to edge of its frame, points of the picture are in its pixels.
+ * What the network saw of a picture: an area, perhaps mirrored, perhaps turned counter-clockwise, perhaps
+ * a window of the frame of that; chmnet's View.
+ * Points of the view are −1 … 1 from edge to edge of what is seen, points of the picture are in its pixels.
  */
 export class View {
-  constructor({ size: [height, width], area, mirrored, turn }) {
+  constructor({ size: [height, width], area, mirrored, turn, window: part }) {
     const [left, top, right, bottom] = area ?? [0, 0, width, height];
     Object.assign(this, { area: [left, top, right, bottom], part: area, mirrored, turn, askew: turn % 90 !== 0 });
     const [areaWidth, areaHeight] = [right - left, bottom - top];
@@ -107,9 +108,13 @@ export class View {
     const [cosine, sine] = quarter ?? [Math.cos((turn * Math.PI) / 180), Math.sin((turn * Math.PI) / 180)];
     const across = Math.ceil(areaWidth * Math.abs(cosine) + areaHeight * Math.abs(sine) - 1e-6);
     const down = Math.ceil(areaHeight * Math.abs(cosine) + areaWidth * Math.abs(sine) - 1e-6);
-    this.size = [down, across];
-    // From the frame to the area, both normalised: x = a x' + b y', y = c x' + d y'.
-    this.matrix = [cosine * across / areaWidth, -sine * down / areaWidth, sine * across / areaHeight, cosine * down / areaHeight];
+    const [first, above, last, below] = part ?? [0, 0, across, down];
+    this.size = [below - above, last - first];
+    // From what is seen of the frame to the area, both normalised: x = a x' + b y' + e, y = c x' + d y' + f.
+    this.matrix = [cosine * (last - first) / areaWidth, -sine * (below - above) / areaWidth, sine * (last - first) / areaHeight, cosine * (below - above) / areaHeight];
+    const [middleX, middleY] = [first + last - across, above + below - down];
+    this.offset = [(cosine * middleX - sine * middleY) / areaWidth, (sine * middleX + cosine * middleY) / areaHeight];
+    this.cut = Boolean(part);
   }
 
   /** From the frame to pixels of the picture; what lies beside a turned area becomes the nearest place of it. */
@@ -124,20 +129,22 @@ export class View {
     const [left, top, right, bottom] = this.area, [a, b, c, d] = this.matrix, determinant = a * d - b * c;
     const place = [(x - left) / ((right - left) / 2) - 1, (y - top) / ((bottom - top) / 2) - 1];
     const [u, v] = place.map((value) => (this.askew ? clamp(value, -1, 1) : value));
-    const across = this.mirrored ? -u : u;
-    return [(d * across - b * v) / determinant, (a * v - c * across) / determinant];
+    const across = (this.mirrored ? -u : u) - this.offset[0], below = v - this.offset[1];
+    const seen = [(d * across - b * below) / determinant, (a * below - c * across) / determinant];
+    return this.cut ? seen.map((value) => clamp(value, -1, 1)) : seen;
   }
 
   toArea(x, y) {
     const [a, b, c, d] = this.matrix;
-    return [a * x + b * y, c * x + d * y];
+    return [a * x + b * y + this.offset[0], c * x + d * y + this.offset[1]];
   }
 
   /** The affine map from the frame (−1 … 1) to pixels of the picture, as a canvas takes it. */
   transform() {
     const [left, top, right, bottom] = this.area, [a, b, c, d] = this.matrix;
     const halfWidth = ((this.mirrored ? -1 : 1) * (right - left)) / 2, halfHeight = (bottom - top) / 2;
-    return [a * halfWidth, c * halfHeight, b * halfWidth, d * halfHeight, (left + right) / 2, (top + bottom) / 2];
+    const middle = [(left + right) / 2 + this.offset[0] * halfWidth, (top + bottom) / 2 + this.offset[1] * halfHeight];
+    return [a * halfWidth, c * halfHeight, b * halfWidth, d * halfHeight, ...middle];
   }
 }
 
