@@ -186,7 +186,10 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         ConfigError: it cannot be read, or is no TOML.
     """
     try:
+        check_ordinary(path, "the configuration")
         text = Path(path).read_text(encoding="utf-8")
+    except InputError as error:
+        raise ConfigError(str(error)) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read the configuration {path}: {error}") from None
     try:
@@ -253,6 +256,9 @@ def load_exactly(module: "nn.Module", tensors: dict[str, "Tensor"], origin: str 
                 f"{origin}: {name} has shape {list(tensor.shape)}, expected {list(expected[name].shape)}; "
                 "it belongs to another model"
             )
+        if expected[name].is_floating_point() != tensor.is_floating_point():
+            kind = str(expected[name].dtype).removeprefix("torch.")
+            raise WeightsError(f"{origin}: {name} is of type {tensor.dtype}, expected numbers like {kind}")
         device = "cpu" if expected[name].is_meta else expected[name].device
         try:
             loaded[name] = tensor.to(device, expected[name].dtype)

@@ -92,6 +92,7 @@ def test_known_models_need_no_weights() -> None:
         (["--set", "speed=1"], "unknown key 'speed'"),
         (["--set", "speed"], "must be written key=value"),
         (["--config", "none.toml"], "cannot read the configuration none.toml"),
+        (["--threads", "99999999"], "threads must be at most"),
         (["--config", "none.toml", "--model", "paper"], "not both"),
         (["--plot", "cost.svg"], "a plot must end in .png"),
         (["--plot", "cost.png", "--only", "head"], "a plot shows pair and growth"),

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -15,7 +16,7 @@ from PIL import Image, ImageOps
 
 from chmnet import pictures
 from chmnet.cli.match import _print_areas
-from chmnet.cli.points import read_points
+from chmnet.cli.points import MOST_BYTES, read_points
 from chmnet.config import TransferConfig
 from chmnet.errors import InputError
 from chmnet.features import FeatureCache
@@ -370,3 +371,24 @@ def test_one_thing_is_one_instance(pair: tuple[Path, Path], run: Run, small_mode
     code, _, complaint = run("match", *pair, "--model", small_model, "--instances", "0")
     assert code == 2
     assert "instances" in complaint
+
+
+def test_points_come_through_a_pipe_of_the_shell_but_never_without_an_end(tmp_path: Path) -> None:
+    pipe, loop, long = tmp_path / "pipe", tmp_path / "loop", tmp_path / "long.csv"
+    os.mkfifo(pipe)
+    loop.symlink_to(loop)
+    with long.open("wb") as file:
+        file.truncate(MOST_BYTES + 1)
+    for path, sentence in (
+        (pipe, "is a device or a pipe"),
+        (Path("/dev/zero"), "is a device or a pipe"),
+        (loop, "Too many levels of symbolic links"),
+        (long, "is longer than 16 MB"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            read_points(path)
+    reading, writing = os.pipe()
+    os.write(writing, b"1,2\n3,4\n")
+    os.close(writing)
+    assert read_points(Path(f"/dev/fd/{reading}")) == [(1, 2), (3, 4)]
+    os.close(reading)

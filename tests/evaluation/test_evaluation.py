@@ -141,8 +141,7 @@ def test_only_complete_files_of_the_same_pairs_are_scored_as_they_are(
     path = tmp_path / "p.jsonl"
     assert open_finished(path, "pf-willow", "test", pairs) is None
     predict(pairs[:3], model, PredictionFile(path), header)
-    with pytest.raises(InputError, match="not complete"):
-        open_finished(path, "pf-willow", "test", pairs)
+    assert open_finished(path, "pf-willow", "test", pairs) is None  # it is resumed
     predict(pairs, model, PredictionFile(path), header)
     found = open_finished(path, "pf-willow", "test", pairs)
     assert found is not None
@@ -154,7 +153,7 @@ def test_only_complete_files_of_the_same_pairs_are_scored_as_they_are(
     ):
         with pytest.raises(InputError, match="other pairs"):
             open_finished(path, dataset, split, others)
-    with pytest.raises(InputError, match="lacks what is asked for"):
+    with pytest.raises(InputError, match="no grid matches"):
         open_finished(path, "pf-willow", "test", pairs, clutter=True)
 
 
@@ -379,9 +378,28 @@ def test_file_without_grids_is_refused_for_clutter(spair: Path, tmp_path: Path) 
     predictions = str(tmp_path / "p.jsonl")
     assert spair_command(spair, *NEAREST, "--predictions", predictions).exit_code == 0
     refused = spair_command(spair, "--predictions", predictions, "--clutter")
-    assert "name the same model to resume" in str(refused.exception)
+    assert "holds no grid matches for --clutter" in str(refused.exception)
     with pytest.raises(InputError, match="holds no grid matches"):
         PredictionFile(predictions).grids()
+
+
+def test_the_same_words_resume_an_interrupted_evaluation(
+    spair: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without --model too: the default model's unfinished file is completed; another model's is refused."""
+    path = tmp_path / "p.jsonl"
+    monkeypatch.setattr("chmnet.weights.DEFAULT_MODEL", "nearest-neighbour")
+    command = ["--predictions", str(path), "--json", str(tmp_path / "a.json")]
+    assert spair_command(spair, *command).exit_code == 0
+    lines = path.read_bytes().splitlines(keepends=True)
+    assert len(lines) > 2
+    for kept in (lines[0], b"".join(lines[:2]), b"".join(lines[:2]) + lines[2][:10]):
+        path.write_bytes(kept)
+        again = spair_command(spair, *command, "--overwrite")
+        assert again.exit_code == 0, again.exception
+        assert len(path.read_bytes().splitlines()) == len(lines)
+    path.write_bytes(lines[0])
+    assert spair_command(spair, *NEAREST, *command, "--overwrite").exit_code != 0
 
 
 def test_options_of_the_data_set_lists_and_averages(spair: Path, tmp_path: Path) -> None:

@@ -90,3 +90,13 @@ def test_settings_of_the_run_in_a_model_table_of_version_0_1() -> None:
     with pytest.warns(DeprecationWarning, match="dimensions"):
         config = TrainingConfig.from_dict(old)
     assert (config.frozen, config.loss, config.model.correlation.scales) == (True, "squared-distance", (1.0,))
+
+
+@pytest.mark.parametrize(
+    "line", ["count = 1000000000000", "views = 100000000", "points = 100000000", "weight = 1e12", "rotation = 1e9"]
+)
+def test_absurd_sizes_are_one_sentence(line: str) -> None:
+    name, value = line.split(" = ")
+    source = {"dataset": "synthetic", name: float(value) if "e" in value else int(value)}
+    with pytest.raises(ConfigError, match=r"must be at most [\d.]+, got"):
+        TrainingConfig.from_dict({"data": [source]})

@@ -1,5 +1,6 @@
 """``chmnet benchmark``: time and memory of a model, against the authors' implementation in the same run."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -70,6 +71,8 @@ def benchmark(
     for name, number in (("size", size), ("threads", threads)):
         if number < 0:
             raise InputError(f"{name} must be at least 1, got {number}")
+    if threads > (most := 4 * (os.cpu_count() or 1)):
+        raise InputError(f"threads must be at most {most}, four for each processor here, got {threads}")
     parts = [part.strip() for part in only.split(",") if part.strip()]
     if plot is not None and parts and not {"pair", "growth"} & set(parts):
         raise InputError("a plot shows pair and growth; measure one of them, or leave --plot out")

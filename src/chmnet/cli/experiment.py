@@ -85,7 +85,7 @@ def experiment(
             where = ["--quick"] if quick else ["--root", "datasets"]
             weights = ["--resnet50", Path(resnet50).name] if resnet50 else []
             chosen = ["--channels", channels] if wanted == "channels" and channels != CHANNELS else []
-            folder = output.resolve().name
+            folder = Path(os.path.realpath(output)).name
             command = shlex.join(["chmnet", "experiment", wanted, *where, *weights, *chosen, "-o", folder])
             for file in run_experiment(find_experiment(wanted), store, command, overwrite):
                 typer.echo(f"wrote {file}")

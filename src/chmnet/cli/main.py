@@ -95,7 +95,8 @@ def main() -> None:
         typer.echo(f"chmnet: {error}", err=True)
         sys.exit(2)
     except OSError as error:
-        typer.echo(f"chmnet: {error.strerror or error}", err=True)
+        where = f"{error.filename}: " if error.filename else ""
+        typer.echo(f"chmnet: {where}{error.strerror or error}", err=True)
         sys.exit(2)
     except KeyboardInterrupt:
         typer.echo("chmnet: interrupted", err=True)

@@ -5,9 +5,13 @@ import math
 from pathlib import Path
 
 from chmnet.errors import InputError
+from chmnet.files import check_ordinary
 
 Rows = list[tuple[float, float]]
 Box = tuple[float, float, float, float]
+MOST_BYTES = 16 * 2**20
+PIPES = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
+"""Names of what a shell gives a command to read; other pipes might never end."""
 
 
 def parse_points(text: str) -> Rows:
@@ -36,11 +40,19 @@ def read_points(path: Path) -> Rows:
         InputError: the file cannot be read, holds something else, or no point at all.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        if path.exists() and not str(path).startswith(PIPES):
+            check_ordinary(path, "points")
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        text = content.decode("utf-8-sig")
     except OSError as error:
         raise InputError(f"cannot read the points file {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise InputError(f"the points file {path} is not text") from None
+    if len(content) > MOST_BYTES:
+        raise InputError(
+            f"the points file {path} is longer than {MOST_BYTES // 2**20} MB; it cannot hold points only"
+        )
     rows = _from_json(text, path) if text.lstrip().startswith(("[", "{")) else _from_lines(text, path)
     if not rows:
         raise InputError(f"the points file {path} holds no points; write one x,y a line")

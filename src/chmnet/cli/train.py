@@ -78,7 +78,7 @@ def _resumed(
 ) -> "tuple[Path, TrainingConfig]":
     from chmnet.training.config import TrainingConfig
 
-    if output is not None and output.resolve() != resume.resolve():
+    if output is not None and os.path.realpath(output) != os.path.realpath(resume):
         raise InputError(f"a resumed run stays in its folder {resume}; leave out --output")
     if not (resume / "config.toml").is_file():
         raise InputError(f"{resume} holds no run: there is no config.toml in it")

@@ -5,6 +5,7 @@ import io
 import json
 import logging
 import math
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -91,7 +92,7 @@ def dataset_folder(root: str | Path, folder: str) -> Path:
         raise InputError(f"there is no folder {root}; name the folder that holds {folder}")
     if (root / folder).is_dir():
         return root / folder
-    if root.resolve().name == folder:
+    if Path(os.path.realpath(root)).name == folder:
         raise InputError(f"{root} is the folder {folder} itself; name the folder above it")
     held = ", ".join(sorted(path.name for path in root.iterdir() if path.is_dir())) or "no folders"
     raise InputError(f"there is no folder {root / folder}; {root} holds {held}")

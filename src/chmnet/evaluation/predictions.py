@@ -170,19 +170,19 @@ def open_predictions(header: Header, path: Path | None = None) -> PredictionFile
 def open_finished(
     path: Path, dataset: str, split: str, pairs: list[Pair], clutter: bool = False
 ) -> PredictionFile | None:
-    """A complete file of predictions, to be scored without the model; ``None`` where there is no file yet.
+    """A complete file of predictions, to be scored without the model; ``None`` where pairs remain to be predicted.
 
     Raises:
-        InputError: the file is not complete, is of other pairs, or lacks the grid matches that ``clutter`` needs.
+        InputError: the file is of other pairs, or lacks the grid matches that ``clutter`` needs.
     """
     file = PredictionFile(path)
-    if file.header is None:
+    if file.header is None or not file.complete:
         return None
     known = (file.header.dataset, file.header.split, file.header.pairs_sha256)
-    if file.complete and known != (dataset, split, fingerprint(pairs)):
+    if known != (dataset, split, fingerprint(pairs)):
         raise InputError(f"{path} holds predictions of other pairs ({known[0]}, {known[1]}); name another file")
-    if not file.complete or (clutter and not file.header.clutter):
-        raise InputError(f"{path} is not complete, or lacks what is asked for; name the same model to resume")
+    if clutter and not file.header.clutter:
+        raise InputError(f"{path} holds no grid matches for --clutter; name another file, and the model")
     return file
 
 

@@ -17,6 +17,18 @@ ANNOTATED = ("pf-pascal", "pf-willow", "spair-71k", "animal-pose", "coco")
 """Data sets with keypoints; the other sources of pairs are ``list`` and ``synthetic``."""
 
 
+_MOST = {
+    "count": 10_000_000,
+    "weight": 10_000,
+    "rotation": 180,
+    "minimum_common": 1000,
+    "maximum_pairs": 10_000_000,
+    "points": 10_000,
+    "views": 1000,
+}
+"""What a file may ask for: more is a slip, and would not fit into memory."""
+
+
 @dataclass(frozen=True)
 class SourceConfig(TomlConfig):
     """One source of pairs."""
@@ -77,10 +89,10 @@ class SourceConfig(TomlConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("count", "weight", "rotation", "bend", "colours"):
-            check_range(f"{name} of {self.dataset}", getattr(self, name), minimum=0)
+            check_range(f"{name} of {self.dataset}", getattr(self, name), minimum=0, maximum=_MOST.get(name))
         for name in ("minimum_common", "maximum_pairs", "points"):
-            check_range(f"{name} of {self.dataset}", getattr(self, name), minimum=1)
-        check_range("views of synthetic", self.views, minimum=2)
+            check_range(f"{name} of {self.dataset}", getattr(self, name), minimum=1, maximum=_MOST[name])
+        check_range("views of synthetic", self.views, minimum=2, maximum=_MOST["views"])
         check_range("zoom of synthetic", self.zoom, minimum=1, maximum=4)
         check_range("colours of synthetic", self.colours, maximum=1)
         check_range("bend of synthetic", self.bend, maximum=0.3)
@@ -214,7 +226,7 @@ class TrainingConfig(TomlConfig):
         ):
             check_range(name, getattr(self, name), minimum=0)
         for name in ("epochs", "batch_size", "accumulate", "validate_every", "log_every", "category_group"):
-            check_range(name, getattr(self, name), minimum=1)
+            check_range(name, getattr(self, name), minimum=1, maximum=1_000_000)
         for name in ("learning_rate", "backbone_learning_rate"):
             check_range(name, getattr(self, name), minimum=0, maximum=1)
         check_range("prior_sharpness", self.prior_sharpness, minimum=1e-3, maximum=1e6)
