@@ -147,7 +147,7 @@ def test_bad_pictures_are_one_sentence_and_write_nothing(
         (["--points", "1"], "x,y"),
         (["--points", "1,2", "--points-file", "points.csv"], "not both"),
         (["--points-file", "none.csv"], "cannot read the points file"),
-        (["--points-file", "."], "cannot read the points file"),
+        (["--points-file", "."], "is a folder; name a file for points"),
         (["--flow", "OUT/f.png"], "must end in .flo or .npz"),
         (["--warp", "OUT/w.flo"], "picture format"),
         (["-o", "OUT/m.xyz"], "picture format"),
