@@ -17,9 +17,13 @@ def tensor_to_array(tensor: Any) -> np.ndarray:
     """A tensor ``3 H W``, ``1 3 H W``, ``H W 3`` or ``H W`` with its channels at the end.
 
     Raises:
-        InputError: it has other axes.
+        InputError: it has other axes, or holds its values in another way than one after the other.
     """
     shape = list(tensor.shape)
+    if tensor.is_meta or str(tensor.layout) != "torch.strided" or tensor.is_quantized:
+        raise InputError(
+            "a picture must be an ordinary tensor that holds its values: not meta, sparse or quantised"
+        )
     if tensor.dim() == 4 and len(tensor) == 1:
         tensor = tensor[0]
     if tensor.dim() == 3 and (tensor.shape[0] == 3 or (tensor.shape[0] in (1, 4) and tensor.shape[2] != 3)):

@@ -79,6 +79,9 @@ def write_flo(path: str | Path, flow: Float32[np.ndarray, "h w 2"], overwrite: b
         >>> path.stat().st_size, read_flo(path).shape
         (60, (2, 3, 2))
     """
+    flow = np.asarray(flow)
+    if flow.ndim != 3 or flow.shape[2] != 2 or flow.dtype.kind != "f":
+        raise InputError(f"a flow must be floats of shape [h, w, 2], got {flow.dtype}, {list(flow.shape)}")
     height, width = flow.shape[:2]
     if not (0 < height <= _MAX_SIDE and 0 < width <= _MAX_SIDE):
         raise InputError(f"a .flo file holds at most {_MAX_SIDE} pixels a side, got {width}×{height}; write .npz")

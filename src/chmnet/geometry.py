@@ -7,7 +7,8 @@ Three systems, points always (x, y), sizes always (height, width):
 * grid: column and row of a regular grid whose first and last points lie at −1 and 1.
 """
 
-from typing import TypeVar
+import operator
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -19,7 +20,27 @@ from chmnet.errors import InputError
 from chmnet.turning import turn_matrix
 
 Size = tuple[int, int]
+_MOST = 10**6
 Points = TypeVar("Points", Tensor, np.ndarray)
+
+
+def check_count(name: str, value: Any) -> int:
+    """A whole number of at least 1; more than any picture has places is as good as all of them.
+
+    Raises:
+        InputError: it is something else.
+
+    Example:
+        >>> check_count("top", 12)
+        12
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InputError(f"{name} must be a whole number, got {value!r}") from None
+    if number < 1:
+        raise InputError(f"{name} must be at least 1, got {number}")
+    return min(number, _MOST)
 
 
 def check_points(points: ArrayLike) -> np.ndarray:
@@ -29,11 +50,13 @@ def check_points(points: ArrayLike) -> np.ndarray:
         InputError: they are not finite numbers in rows of two.
     """
     if isinstance(points, Tensor):
+        if points.is_meta or points.layout != torch.strided or points.is_complex():
+            raise InputError("points must be rows of two numbers (x, y)")
         points = points.detach().cpu().double().numpy()  # NumPy has no bfloat16
     try:
         # A copy: results do not change with the caller's array, and PyTorch warns of arrays that are read-only.
         rows = np.atleast_2d(np.array(points, dtype=np.float64))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError("points must be rows of two numbers (x, y)") from None
     if rows.size == 0:
         return rows.reshape(0, 2)

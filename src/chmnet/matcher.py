@@ -17,7 +17,7 @@ from chmnet.geometry import Size
 from chmnet.nn.backbones import STRIDE
 from chmnet.nn.chmnet import CHMNet, Pyramid
 from chmnet.nn.inference import for_inference
-from chmnet.nn.memory import chunk_bytes
+from chmnet.nn.memory import check_memory, chunk_bytes
 from chmnet.ops.correlation import CHUNK_BYTES
 from chmnet.pictures import Box, Picture, PictureLike, View
 from chmnet.place import ENOUGH, PLACES, find_places
@@ -92,7 +92,7 @@ class Matcher:
         if not isinstance(network, CHMNet):
             network = load_model(network, backbone_weights=backbone_weights, backend=backend)
         self.model = for_inference(network).to(self.device)
-        self.memory_mb = memory_mb
+        self.memory_mb = None if memory_mb is None else check_memory(memory_mb)
         self.cache = cache
         config = self.model.config
         self.image_size: Size = (config.replace(image_size=image_size) if image_size else config).image_size
@@ -216,6 +216,8 @@ class Matcher:
         Raises:
             InputError: a picture cannot be read, or a box lies outside of its picture.
         """
+        if not isinstance(boxes, tuple | list) or len(boxes) != 2:
+            raise InputError(f"boxes must be two, of source and target, each a box or None; got {boxes!r}")
         sides = (_inside(source, boxes[0]), "source"), (_inside(target, boxes[1]), "target")
         first, second = (self._extract(side, branch, self.cache, owner) for side, branch in sides)
         return self._compare(*self._settle(first, second, self.cache, owner, poses, place), scales, filtered)

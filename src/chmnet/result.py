@@ -15,7 +15,15 @@ from torch import Tensor
 from chmnet.config import CalibrationConfig, TransferConfig
 from chmnet.errors import InputError
 from chmnet.features import describe_view
-from chmnet.geometry import Size, check_points, grid_points, normalised_to_pixels, pixels_to_normalised, spread_out
+from chmnet.geometry import (
+    Size,
+    check_count,
+    check_points,
+    grid_points,
+    normalised_to_pixels,
+    pixels_to_normalised,
+    spread_out,
+)
 from chmnet.nn.foreground import best_matches, from_which_on
 from chmnet.ops.correlation import exchange
 from chmnet.ops.evidence import Clues, calibrated, confidence_map, gather_clues, match_evidence, same_kind
@@ -247,8 +255,7 @@ class MatchResult:
         Raises:
             InputError: ``top`` or ``instances`` is not positive.
         """
-        if top < 1:
-            raise InputError(f"the number of matches must be at least 1, got {top}")
+        top = check_count("the number of matches", top)
         if instances is not None:
             return [each.matches(top, spread, background) for each in self.instances(instances)]
         positions, confidence = (values.cpu().double() for values in self.forward)

@@ -1,6 +1,7 @@
 """How much memory matching takes, and what a limit leaves for the pieces that the finer grid is worked on in."""
 
 import math
+import numbers
 
 from chmnet.config import ConsensusConfig, HoughConfig
 from chmnet.errors import InputError
@@ -19,6 +20,17 @@ VOTE_COPIES = 5
 """How often the correlation over scales is in memory while it is made and voted on."""
 
 
+def check_memory(memory_mb: float) -> float:
+    """A limit of memory in megabytes.
+
+    Raises:
+        InputError: it is no positive, finite number.
+    """
+    if not (isinstance(memory_mb, numbers.Real) and math.isfinite(memory_mb) and memory_mb > 0):
+        raise InputError(f"memory_mb must be a positive, finite number of megabytes, got {memory_mb!r}")
+    return float(memory_mb)
+
+
 def chunk_bytes(head: InferenceHead, source_size: Size, target_size: Size, memory_mb: float) -> int:
     """What a memory limit leaves for the pieces of the finer grid, images of these sizes being matched.
 
@@ -33,8 +45,6 @@ def chunk_bytes(head: InferenceHead, source_size: Size, target_size: Size, memor
     Raises:
         InputError: the limit is too low; the message says how much is needed.
     """
-    if not (math.isfinite(memory_mb) and memory_mb > 0):
-        raise InputError(f"memory_mb must be a positive, finite number of megabytes, got {memory_mb}")
     config, number_bytes = head.config, next((p.element_size() for p in head.parameters()), 4)
     pixels = max(math.prod(size) for size in (source_size, target_size))
     grids = feature_grid(source_size), feature_grid(target_size)

@@ -15,8 +15,7 @@ from einops import rearrange
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from chmnet.errors import InputError
-from chmnet.geometry import Size
+from chmnet.geometry import Size, check_count
 
 Foreground = tuple[Float[Tensor, "1 a b"] | None, Float[Tensor, "1 c d"] | None]
 """The probability that positions of source and target lie on a thing; ``None``: nobody can tell."""
@@ -101,8 +100,7 @@ def find_instances(
         >>> left.target[0, [2, 9]].tolist(), right.target[0, [2, 9]].tolist()
         ([True, False], [False, True])
     """
-    if most < 1:
-        raise InputError(f"the number of instances must be at least 1, got {most}")
+    most = check_count("the number of instances", most)
     scores = scores[0, 0].float().clamp(min=0)
     start, end = (scores.shape[0], scores.shape[1]), (scores.shape[2], scores.shape[3])
     here, there = _enlarged(foreground[0], start, scores), _enlarged(foreground[1], end, scores)

@@ -97,6 +97,8 @@ def load_model(
         >>> load_model("nearest-neighbour").config.matching.kind
         'none'
     """
+    if not isinstance(model, str | Path) or not str(model) or model == Path():
+        raise WeightsError(f"a model must be a name or a file's path, got {model!r}")
     untrained = ", ".join(name for name, known in MODELS.items() if not known.file)
     if str(model) in MODELS:
         known = MODELS[str(model)]
