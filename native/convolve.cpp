@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "groups.h"
 #include "parallel.h"
 #include "planes.h"
 
@@ -79,25 +80,6 @@ std::vector<int> first_equals(const Connections &connections) {
     return first;
 }
 
-// Inputs of one output that share a kernel.
-struct Group {
-    int kernel;
-    std::vector<long> inputs;
-};
-
-std::vector<Group> groups_of(long output, const Connections &connections, const std::vector<int> &first_equal) {
-    std::vector<Group> groups;
-    for (long input = 0; input < connections.inputs; ++input) {
-        int kernel = connections.kernel_of[output * connections.inputs + input];
-        if (kernel < 0) continue;
-        kernel = first_equal[kernel];
-        auto same = std::find_if(groups.begin(), groups.end(), [&](const Group &g) { return g.kernel == kernel; });
-        if (same == groups.end()) same = groups.insert(groups.end(), Group{kernel, {}});
-        same->inputs.push_back(input);
-    }
-    return groups;
-}
-
 // One output channel of one item of the batch.
 class Vote {
   public:
@@ -122,7 +104,8 @@ class Vote {
             const bool alone = groups[number].inputs.size() == 1;
             sources.push_back(alone ? &planes_ : together);
             channels.push_back(alone ? groups[number].inputs[0] : static_cast<long>(number));
-            if (!alone) add_up(groups[number].inputs, together->channel(static_cast<long>(number)));
+            if (!alone)
+                add_up(planes_, groups[number].inputs, together->channel(static_cast<long>(number)), kernels_, threads_);
         }
         for (Lines &lines : lines_) lines.reserve(groups.size() * matrices_.rows, taps_[1] * taps_[3]);
         parallel(x_.size[0] * x_.size[2], threads_, [&](long number, int thread) {
@@ -141,16 +124,6 @@ class Vote {
             rows.reserve(terms), first.reserve(terms), second.reserve(terms), shifted.reserve(shifts);
         }
     };
-
-    void add_up(const std::vector<long> &inputs, float *sum) const {
-        const long floats = planes_.channel_floats(), piece = 16384;
-        parallel((floats + piece - 1) / piece, threads_, [&](long number, int) {
-            const long start = number * piece, length = std::min(piece, floats - start);
-            std::memcpy(sum + start, planes_.channel(inputs[0]) + start, length * sizeof(float));
-            for (std::size_t i = 1; i < inputs.size(); ++i)
-                kernels_.add(sum + start, planes_.channel(inputs[i]) + start, length);
-        });
-    }
 
     void sum_planes(const std::vector<Group> &groups, const std::vector<const Planes *> &sources,
                     const std::vector<long> &channels, long first, long third, int thread) {
@@ -225,78 +198,6 @@ long largest_sum(const std::vector<std::vector<Group>> &groups) {
     return static_cast<long>(largest);
 }
 
-// Products of every plane of the input with every plane of the gradient that a kernel joins to it.
-class Products {
-  public:
-    Products(const Tensor &x, const Tensor &gradient, const long *taps, const Kernels &kernels, int threads)
-        : size_(x.size), taps_(taps), kernels_(kernels), threads_(threads), layout_(x.size, taps), x_(x, layout_),
-          gradient_(gradient, layout_), row_taps_(taps[0] * taps[2]), column_taps_(taps[1] * taps[3]),
-          of_row_(x.size[0] * row_taps_ * column_taps_) {
-        for (int thread = 0; thread < threads; ++thread) scratch_.emplace_back(row_taps_ * column_taps_ * kMaxLanes);
-        lines_.resize(threads);
-        for (Lines &lines : lines_) {  // tasks must not throw: all memory is had before they begin
-            lines.shifted.reserve(column_taps_);
-            lines.planes.reserve(row_taps_), lines.places.reserve(row_taps_);
-        }
-    }
-
-    void fill(const Tensor &x, const Tensor &gradient, long item) {
-        x_.fill(x, item, threads_);
-        gradient_.fill(gradient, item, threads_);
-    }
-
-    // total: [taps over (d1, d3), taps over (d2, d4)]. Sums of many small numbers: single precision within a row of
-    // planes, double beyond; always in the same order, whichever thread does what.
-    void add(long output, long input, double *total) {
-        const long taps = row_taps_ * column_taps_;
-        parallel(size_[0], threads_, [&](long first, int thread) {
-            float *lanes = scratch_[thread].data();
-            std::memset(lanes, 0, taps * kMaxLanes * sizeof(float));
-            for (long third = 0; third < size_[2]; ++third)
-                add_plane(output, input, first, third, lanes, lines_[thread]);
-            for (long tap = 0; tap < taps; ++tap) {
-                double sum = 0.0;
-                for (long lane = 0; lane < kMaxLanes; ++lane) sum += lanes[tap * kMaxLanes + lane];
-                of_row_[first * taps + tap] = sum;
-            }
-        });
-        for (long first = 0; first < size_[0]; ++first)
-            for (long tap = 0; tap < taps; ++tap) total[tap] += of_row_[first * taps + tap];
-    }
-
-  private:
-    struct Lines {
-        std::vector<const float *> shifted, planes;
-        std::vector<long> places;
-    };
-
-    void add_plane(long output, long input, long first, long third, float *lanes, Lines &lines) const {
-        auto &[shifted, planes, places] = lines;
-        shifted.clear(), planes.clear(), places.clear();
-        for (long column = 0; column < column_taps_; ++column)
-            shifted.push_back(x_.plane(input, first, third) +
-                              layout_.shift(column / taps_[3] - taps_[1] / 2, column % taps_[3] - taps_[3] / 2));
-        for (long row = 0; row < row_taps_; ++row)
-            if (const float *plane = gradient_.at(output, first - (row / taps_[2] - taps_[0] / 2),
-                                                  third - (row % taps_[2] - taps_[2] / 2))) {
-                planes.push_back(plane);
-                places.push_back(row);
-            }
-        kernels_.shifted_products({shifted.data(), column_taps_, planes.data(), places.data(),
-                                   static_cast<long>(planes.size()), layout_.length, lanes});
-    }
-
-    const long *size_, *taps_;
-    const Kernels &kernels_;
-    const int threads_;
-    const Layout layout_;
-    Planes x_, gradient_;
-    const long row_taps_, column_taps_;
-    std::vector<double> of_row_;
-    std::vector<Buffer> scratch_;
-    std::vector<Lines> lines_;
-};
-
 }  // namespace
 
 std::vector<const Kernels *> supported_kernels() {
@@ -326,7 +227,7 @@ void convolve(const Tensor &x, const Connections &connections, const float *bias
     const std::vector<int> first_equal = first_equals(connections);
     std::vector<std::vector<Group>> groups;
     for (long output = 0; output < connections.outputs; ++output)
-        groups.push_back(groups_of(output, connections, first_equal));
+        groups.push_back(groups_of(output, connections, first_equal.data()));
     Tensor sums = x;
     sums.channels = largest_sum(groups);
     std::unique_ptr<Planes> together(sums.channels ? new Planes(sums, layout) : nullptr);
@@ -339,30 +240,6 @@ void convolve(const Tensor &x, const Connections &connections, const float *bias
             vote.run(groups[output], together.get(), bias ? bias[output] : 0.0f,
                      result + (item * connections.outputs + output) * floats);
     }
-}
-
-void kernel_gradient(const Tensor &x, const Tensor &gradient, const Connections &connections, float *result,
-                     const Kernels &kernels, int threads) {
-    const long *taps = connections.taps;
-    const long all_taps = taps[0] * taps[1] * taps[2] * taps[3];
-    std::vector<double> total(connections.count * all_taps, 0.0);
-    if (x.batch > 0) {
-        Products products(x, gradient, taps, kernels, threads);
-        for (long item = 0; item < x.batch; ++item) {
-            products.fill(x, gradient, item);
-            for (long pair = 0; pair < connections.outputs * connections.inputs; ++pair)
-                if (const int number = connections.kernel_of[pair]; number >= 0)
-                    products.add(pair / connections.inputs, pair % connections.inputs, &total[number * all_taps]);
-        }
-    }
-    for (long number = 0; number < connections.count; ++number)
-        for (long tap = 0; tap < all_taps; ++tap) {
-            const long first = tap / (taps[1] * taps[2] * taps[3]), second = tap / (taps[2] * taps[3]) % taps[1];
-            const long third = tap / taps[3] % taps[2], last = tap % taps[3];
-            const long row = first * taps[2] + third, column = second * taps[3] + last;
-            result[number * all_taps + tap] =
-                static_cast<float>(total[number * all_taps + row * taps[1] * taps[3] + column]);
-        }
 }
 
 }  // namespace chmnet

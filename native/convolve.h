@@ -35,8 +35,9 @@ const Kernels *find_kernels(const std::string &name);  // null if unknown or uns
 void convolve(const Tensor &x, const Connections &connections, const float *bias, float *result,
               const Kernels &kernels, int threads);
 
-// Gradient of the loss with respect to each kernel: result [kernels, k1, k2, k3, k4].
-void kernel_gradient(const Tensor &x, const Tensor &gradient, const Connections &connections, float *result,
-                     const Kernels &kernels, int threads);
+// Gradient of the loss with respect to each kernel: result [kernels, k1, k2, k3, k4]. Halved: a kernel is the same when
+// d1 and d3 are turned round together, and when d2 and d4 are; the first of such taps holds the sum of all, the others 0.
+void kernel_gradient(const Tensor &x, const Tensor &gradient, const Connections &connections, bool halved,
+                     float *result, const Kernels &kernels, int threads);
 
 }  // namespace chmnet

@@ -66,20 +66,23 @@ void shifted_sum(const ShiftedSum &sum) {
     }
 }
 
-constexpr int kShifts = 3;  // by
-constexpr int kPlanes = 4;  // products at once
+constexpr int kShifts = kLanes == 16 ? 5 : 3;  // by
+constexpr int kPlanes = kLanes == 16 ? 5 : 4;  // products at once: as many as registers hold
 
 template <int Shifts, int Planes>
 inline void products(const ShiftedProducts &task, long shift, long plane) {
     AlignedVector total[Shifts][Planes] = {};
-    const float *const *shifted = task.shifted + shift;
-    const float *const *planes = task.planes + plane;
-    for (long j = 0; j < task.length; j += kLanes) {
-        AlignedVector values[Planes];
-        for (int g = 0; g < Planes; ++g) values[g] = load(planes[g] + j);
-        for (int s = 0; s < Shifts; ++s) {
-            const AlignedVector x = load(shifted[s] + j);
-            for (int g = 0; g < Planes; ++g) total[s][g] += x * values[g];
+    for (long repeat = 0; repeat < task.repeats; ++repeat) {
+        const float *shifted[Shifts], *planes[Planes];
+        for (int s = 0; s < Shifts; ++s) shifted[s] = task.shifted[shift + s] + repeat * task.pitch;
+        for (int g = 0; g < Planes; ++g) planes[g] = task.planes[plane + g] + repeat * task.pitch;
+        for (long j = 0; j < task.length; j += kLanes) {
+            AlignedVector values[Planes];
+            for (int g = 0; g < Planes; ++g) values[g] = load(planes[g] + j);
+            for (int s = 0; s < Shifts; ++s) {
+                const AlignedVector x = load(shifted[s] + j);
+                for (int g = 0; g < Planes; ++g) total[s][g] += x * values[g];
+            }
         }
     }
     for (int g = 0; g < Planes; ++g)
@@ -89,24 +92,35 @@ inline void products(const ShiftedProducts &task, long shift, long plane) {
         }
 }
 
+template <int Shifts, int Planes>
+inline void products_of_shifts(int shifts, const ShiftedProducts &task, long shift, long plane) {
+    if (shifts == Shifts) return products<Shifts, Planes>(task, shift, plane);
+    if constexpr (Shifts > 1) products_of_shifts<Shifts - 1, Planes>(shifts, task, shift, plane);
+}
+
 template <int Planes>
-inline void products_of_shifts(const ShiftedProducts &task, long plane) {
-    long shift = 0;
-    for (; shift + kShifts <= task.shifts; shift += kShifts) products<kShifts, Planes>(task, shift, plane);
-    if (task.shifts - shift == 2) products<2, Planes>(task, shift, plane);
-    if (task.shifts - shift == 1) products<1, Planes>(task, shift, plane);
+inline void products_of_planes(int planes, const ShiftedProducts &task, long plane) {
+    if (planes == Planes) {
+        const long blocks = (task.shifts + kShifts - 1) / kShifts;
+        for (long block = 0; block < blocks; ++block) {
+            const long shift = block * task.shifts / blocks, end = (block + 1) * task.shifts / blocks;
+            products_of_shifts<kShifts, Planes>(static_cast<int>(end - shift), task, shift, plane);
+        }
+    } else if constexpr (Planes > 1) {
+        products_of_planes<Planes - 1>(planes, task, plane);
+    }
 }
 
 void shifted_products(const ShiftedProducts &task) {
-    long plane = 0;
-    for (; plane + kPlanes <= task.count; plane += kPlanes) products_of_shifts<kPlanes>(task, plane);
-    if (task.count - plane == 3) products_of_shifts<3>(task, plane);
-    if (task.count - plane == 2) products_of_shifts<2>(task, plane);
-    if (task.count - plane == 1) products_of_shifts<1>(task, plane);
+    const long blocks = (task.count + kPlanes - 1) / kPlanes;
+    for (long block = 0; block < blocks; ++block) {
+        const long plane = block * task.count / blocks, end = (block + 1) * task.count / blocks;
+        products_of_planes<kPlanes>(static_cast<int>(end - plane), task, plane);
+    }
 }
 
-void add(float *result, const float *values, long length) {
-    for (long j = 0; j < length; j += kLanes) store(result + j, load(result + j) + load(values + j));
+void add(float *result, const float *first, const float *second, long length) {
+    for (long j = 0; j < length; j += kLanes) store(result + j, load(first + j) + load(second + j));
 }
 
 }  // namespace
@@ -115,6 +129,6 @@ void add(float *result, const float *values, long length) {
 #define CHMNET_TEXT(name) CHMNET_TEXT_OF(name)
 
 extern const Kernels CHMNET_TABLE;
-const Kernels CHMNET_TABLE = {CHMNET_TEXT(CHMNET_NAME), weighted_sum, shifted_sum, shifted_products, add};
+const Kernels CHMNET_TABLE = {CHMNET_TEXT(CHMNET_NAME), kLanes, weighted_sum, shifted_sum, shifted_products, add};
 
 }  // namespace chmnet

@@ -83,8 +83,8 @@ void convolve(const Strided &x, const Dense &kernels, const Table &table, long f
     chmnet::convolve(input, joined, bias.size() ? bias.data() : nullptr, result.data(), set, threads);
 }
 
-void kernel_gradient(const Strided &x, const Strided &gradient, const Table &table, const Gradient &result,
-                     const std::string &name, int threads) {
+void kernel_gradient(const Strided &x, const Strided &gradient, const Table &table, bool halved,
+                     const Gradient &result, const std::string &name, int threads) {
     long taps[4];
     for (int axis = 0; axis < 4; ++axis) taps[axis] = static_cast<long>(result.shape(axis + 1));
     const chmnet::Tensor input = tensor(x), output = tensor(gradient);
@@ -96,7 +96,7 @@ void kernel_gradient(const Strided &x, const Strided &gradient, const Table &tab
         require(input.size[axis] == output.size[axis] && input.size[axis] > 0, "x and gradient must be of one size");
     const chmnet::Kernels &set = instructions(name);
     nb::gil_scoped_release release;
-    chmnet::kernel_gradient(input, output, joined, result.data(), set, threads);
+    chmnet::kernel_gradient(input, output, joined, halved, result.data(), set, threads);
 }
 
 }  // namespace
@@ -106,6 +106,6 @@ NB_MODULE(_native, module) {
     module.def("instruction_sets", &instruction_sets, "Sets of inner loops this processor can run, the fastest first.");
     module.def("convolve", &convolve, "x"_a, "kernels"_a, "table"_a, "family"_a, "bias"_a, "result"_a,
                "instructions"_a, "threads"_a, "Convolve into `result`; see convolve.h.");
-    module.def("kernel_gradient", &kernel_gradient, "x"_a, "gradient"_a, "table"_a, "result"_a, "instructions"_a,
-               "threads"_a, "Gradient of the kernels into `result`; see convolve.h.");
+    module.def("kernel_gradient", &kernel_gradient, "x"_a, "gradient"_a, "table"_a, "halved"_a, "result"_a,
+               "instructions"_a, "threads"_a, "Gradient of the kernels into `result`; see convolve.h.");
 }

@@ -12,5 +12,5 @@ def convolve(
     threads: int,
 ) -> None: ...
 def kernel_gradient(
-    x: Tensor, gradient: Tensor, table: Tensor, result: Tensor, instructions: str, threads: int
+    x: Tensor, gradient: Tensor, table: Tensor, halved: bool, result: Tensor, instructions: str, threads: int
 ) -> None: ...

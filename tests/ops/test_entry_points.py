@@ -82,7 +82,7 @@ def called(
     back = table.T.contiguous()
     nothing = torch.zeros(0)
     _native.convolve(layout(exact.incoming), turned, back, family=family, bias=nothing, result=of_x, **options)
-    _native.kernel_gradient(layout(x), layout(exact.incoming), table, result=of_kernels, **options)
+    _native.kernel_gradient(layout(x), layout(exact.incoming), table, halved=False, result=of_kernels, **options)
     return [output, of_x, of_kernels, exact.incoming.sum((0, 2, 3, 4, 5))]
 
 
@@ -155,7 +155,7 @@ def test_convolve_checks_what_it_gets(name: str, value: object, fact: str) -> No
 )
 def test_kernel_gradient_checks_what_it_gets(name: str, value: object, fact: str) -> None:
     good = {key: arguments()[key] for key in ("x", "table", "instructions", "threads")}
-    good |= {"gradient": torch.rand(1, 1, 3, 3, 3, 3), "result": torch.empty(1, 3, 3, 3, 3)}
+    good |= {"gradient": torch.rand(1, 1, 3, 3, 3, 3), "halved": False, "result": torch.empty(1, 3, 3, 3, 3)}
     _native.kernel_gradient(**good)
     with pytest.raises(ValueError, match=fact):
         _native.kernel_gradient(**{**good, name: value})
