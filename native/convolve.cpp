@@ -7,6 +7,8 @@
 // A kernel that does not change when d1 and d3 are turned round together, nor when d2 and d4 are, needs only half of
 // the rows and half of the columns: planes that share a row are added up first, and sums that belong to two columns
 // are shifted twice. The psi and iso kernels of Hough matching are such kernels: 169 products instead of 625.
+//
+// Rows and columns of zeros are left out. A center-pivot kernel has 9 of each, of which 5 are needed: 25 products.
 #include "convolve.h"
 
 #include <algorithm>
@@ -29,18 +31,30 @@ class Matrices {
         halved = true;
         for (long number = 0; number < connections.count && halved; ++number) halved = is_symmetric(number);
         rows = halved ? (row_taps_ + 1) / 2 : row_taps_;
-        columns = halved ? (column_taps_ + 1) / 2 : column_taps_;
+        const long all_columns = halved ? (column_taps_ + 1) / 2 : column_taps_;
+        used_.resize(connections.count * rows);
+        place_of_column.assign(all_columns, -1);
+        for (long column = 0; column < all_columns; ++column)
+            for (long number = 0; number < connections.count; ++number)
+                for (long row = 0; row < rows; ++row)
+                    if (tap(number, row, column) != 0.0f) {
+                        used_[number * rows + row] = true;
+                        if (place_of_column[column] < 0) place_of_column[column] = columns++;
+                    }
         values_.resize(connections.count * rows * columns);
         for (long number = 0; number < connections.count; ++number)
             for (long row = 0; row < rows; ++row)
-                for (long column = 0; column < columns; ++column)
-                    values_[(number * rows + row) * columns + column] = tap(number, row, column);
+                for (long column = 0; column < all_columns; ++column)
+                    if (const long place = place_of_column[column]; place >= 0)
+                        values_[(number * rows + row) * columns + place] = tap(number, row, column);
     }
 
     const float *row(long number, long row) const { return &values_[(number * rows + row) * columns]; }
+    bool is_used(long number, long row) const { return used_[number * rows + row]; }
 
     bool halved;
-    long rows, columns;
+    long rows, columns = 0;             // columns: those that are not zero in every kernel
+    std::vector<long> place_of_column;  // among them, or -1
 
   private:
     float tap(long number, long row, long column) const {
@@ -63,6 +77,7 @@ class Matrices {
     const Connections &connections_;
     long row_taps_, column_taps_;
     std::vector<float> values_;
+    std::vector<bool> used_;  // rows that are not zero
 };
 
 // For each kernel the first of its family with the same values: inputs that share one are added up first.
@@ -132,6 +147,7 @@ class Vote {
         const long last_row = taps_[0] * taps_[2] - 1;
         for (std::size_t group = 0; group < groups.size(); ++group)
             for (long row = 0; row < matrices_.rows; ++row) {
+                if (!matrices_.is_used(groups[group].kernel, row)) continue;
                 const float *plane = around(*sources[group], channels[group], first, third, row);
                 const float *mirror = matrices_.halved && row != last_row - row
                                           ? around(*sources[group], channels[group], first, third, last_row - row)
@@ -161,17 +177,18 @@ class Vote {
         shifted.clear();
         const long taps = taps_[1] * taps_[3];
         for (long tap = 0; tap < taps; ++tap) {
-            const long column = matrices_.halved ? std::min(tap, taps - 1 - tap) : tap;
-            shifted.push_back(scratch_[thread].data() + margin_ + column * sum_pitch_ +
+            const long place = matrices_.place_of_column[matrices_.halved ? std::min(tap, taps - 1 - tap) : tap];
+            if (place < 0) continue;
+            shifted.push_back(scratch_[thread].data() + margin_ + place * sum_pitch_ +
                               layout_.shift(tap / taps_[3] - taps_[1] / 2, tap % taps_[3] - taps_[3] / 2));
         }
-        kernels_.shifted_sum({shifted.data(), taps, layout_.length, bias, result_plane(thread)});
+        kernels_.shifted_sum({shifted.data(), static_cast<long>(shifted.size()), layout_.length, bias, result_plane(thread)});
     }
 
     void write(float *result, long first, long third, int thread) const {
         for (long row = 0; row < layout_.rows; ++row)
-            std::memcpy(result + ((first * layout_.rows + row) * x_.size[2] + third) * layout_.columns,
-                        result_plane(thread) + row * layout_.row_pitch, layout_.columns * sizeof(float));
+            copy_row(result + ((first * layout_.rows + row) * x_.size[2] + third) * layout_.columns,
+                     result_plane(thread) + row * layout_.row_pitch, layout_.columns);
     }
 
     float *result_plane(int thread) const {

@@ -16,44 +16,54 @@ typedef float AlignedVector __attribute__((vector_size(kLanes * sizeof(float)), 
 inline AlignedVector load(const float *from) { return *reinterpret_cast<const Vector *>(from); }
 inline void store(float *to, AlignedVector value) { *reinterpret_cast<Vector *>(to) = value; }
 
-template <int Rows>
+// Rows of weights by vectors: as many sums as registers hold, or fewer where there are fewer rows.
+template <int Rows, int Block>
 inline void weighted_rows(const WeightedSum &sum, long row, long column, const AlignedVector *planes) {
-    AlignedVector total[Rows][kBlock];
+    AlignedVector total[Rows][Block];
     float *result = sum.result + row * sum.result_pitch + column;
     for (int m = 0; m < Rows; ++m)
-        for (int n = 0; n < kBlock; ++n)
+        for (int n = 0; n < Block; ++n)
             total[m][n] = sum.add ? load(result + m * sum.result_pitch + n * kLanes) : AlignedVector{};
     for (long k = 0; k < sum.terms; ++k) {
         const float *weights = sum.rows[k] + row;
-        const AlignedVector *values = planes + k * kBlock;
+        const AlignedVector *values = planes + k * Block;
         for (int m = 0; m < Rows; ++m)
-            for (int n = 0; n < kBlock; ++n) total[m][n] += weights[m] * values[n];
+            for (int n = 0; n < Block; ++n) total[m][n] += weights[m] * values[n];
     }
     for (int m = 0; m < Rows; ++m)
-        for (int n = 0; n < kBlock; ++n) store(result + m * sum.result_pitch + n * kLanes, total[m][n]);
+        for (int n = 0; n < Block; ++n) store(result + m * sum.result_pitch + n * kLanes, total[m][n]);
 }
 
-template <int Rows>
+template <int Rows, int Block>
 inline void weighted_rows_of(int rows, const WeightedSum &sum, long row, long column, const AlignedVector *planes) {
-    if (rows == Rows) return weighted_rows<Rows>(sum, row, column, planes);
-    if constexpr (Rows > 1) weighted_rows_of<Rows - 1>(rows, sum, row, column, planes);
+    if (rows == Rows) return weighted_rows<Rows, Block>(sum, row, column, planes);
+    if constexpr (Rows > 1) weighted_rows_of<Rows - 1, Block>(rows, sum, row, column, planes);
 }
 
-void weighted_sum(const WeightedSum &sum) {
-    const long blocks = (sum.outputs + CHMNET_ROWS - 1) / CHMNET_ROWS;
-    AlignedVector planes[kMaxTerms * kBlock];
-    for (long column = 0; column < sum.length; column += kBlock * kLanes) {
+// From `column` on as far as whole blocks go; where they end.
+template <int Rows, int Block>
+long weighted_columns(const WeightedSum &sum, long column) {
+    const long blocks = (sum.outputs + Rows - 1) / Rows;
+    AlignedVector planes[kMaxTerms * Block];
+    for (; column + Block * kLanes <= sum.length; column += Block * kLanes) {
         for (long k = 0; k < sum.terms; ++k)
-            for (int n = 0; n < kBlock; ++n) {
+            for (int n = 0; n < Block; ++n) {
                 AlignedVector value = load(sum.first[k] + column + n * kLanes);
                 if (sum.second[k]) value += load(sum.second[k] + column + n * kLanes);
-                planes[k * kBlock + n] = value;
+                planes[k * Block + n] = value;
             }
         for (long block = 0; block < blocks; ++block) {
             const long row = block * sum.outputs / blocks, end = (block + 1) * sum.outputs / blocks;
-            weighted_rows_of<CHMNET_ROWS>(static_cast<int>(end - row), sum, row, column, planes);
+            weighted_rows_of<Rows, Block>(static_cast<int>(end - row), sum, row, column, planes);
         }
     }
+    return column;
+}
+
+void weighted_sum(const WeightedSum &sum) {
+    constexpr int few = CHMNET_ROWS / 2;
+    const long column = sum.outputs <= few ? weighted_columns<few, 2 * kBlock>(sum, 0) : 0;
+    weighted_columns<CHMNET_ROWS, kBlock>(sum, column);
 }
 
 void shifted_sum(const ShiftedSum &sum) {

@@ -142,6 +142,29 @@ def test_shared_weights(
         torch.testing.assert_close(found.double(), exact, rtol=0, atol=3e-6 * float(exact.abs().max()))
 
 
+@every_instruction_set
+@pytest.mark.parametrize(("scale", "sizes"), [(None, (6, 5, 4, 33)), (3, (3, 3, 4, 5, 4, 7))], ids=str)
+@pytest.mark.parametrize("taps", ["center-pivot", "center-pivot-joint"])
+@pytest.mark.parametrize("sharing", ["psi", "full"])
+def test_kernels_with_few_taps(
+    instructions: str, scale: int | None, sizes: Shape, taps: str, sharing: str
+) -> None:
+    """Rows and columns of zeros are left out."""
+    kernel = HoughMatching(scale=scale, sharing=sharing, taps=taps).kernel().detach()
+    (x,) = made((1, 1, *sizes))
+    assert_holds(
+        instructions, exactly([x, kernel, torch.rand(1)], leading_as_channels if scale else reference.conv_nd)
+    )
+
+
+@every_instruction_set
+def test_a_kernel_of_zeros_gives_the_bias(instructions: str) -> None:
+    output = native.conv_nd(
+        torch.rand(1, 1, 3, 3, 3, 3), torch.zeros(2, 1, 3, 3, 3, 3), torch.rand(2), instructions
+    )
+    assert (output.flatten(2).amax(2) == output.flatten(2).amin(2)).all()
+
+
 def test_only_gradients_that_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     def forbidden(*_: object) -> None:
         raise AssertionError("nobody asked for this")

@@ -19,6 +19,7 @@ from chmnet.nn.backbones import Backbone, ResidualBlock
 from chmnet.nn.chmnet import CHMNet, MatchingHead, Pyramid
 from chmnet.nn.fine import FineBranch
 from chmnet.nn.hough import HoughMatching, vote
+from chmnet.ops.conv_nd import choose_backend
 from chmnet.ops.correlation import (
     CHUNK_BYTES,
     filter_in_place,
@@ -182,7 +183,9 @@ class ExpandedVote(nn.Module):
 
     def forward(self, correlation: Tensor) -> Tensor:
         """Vote, as the layer does."""
-        return vote(correlation, self.expanded, self.bias, self.backend, self.taps)
+        native = choose_backend(correlation, self.expanded, self.backend) == "native"
+        taps = "dense" if native else self.taps  # the compiled kernels leave out rows and columns of zeros
+        return vote(correlation, self.expanded, self.bias, self.backend, taps)
 
 
 def _fast_vote(layer: nn.Module) -> nn.Module:

@@ -41,7 +41,12 @@ BACKENDS: Mapping[str, Backend] = {
     "folded": Backend(folded.conv_nd, "PyTorch's own convolutions, any device", _refusals),
     "reference": Backend(reference.conv_nd, "the specification, slow", _refusals),
 }
-"""All back-ends by name, the fastest first: ``backend="auto"`` takes the first that does not refuse."""
+"""All back-ends by name, the fastest first: ``backend="auto"`` takes the first that does not refuse, but see
+:data:`MANY_CHANNELS`."""
+
+MANY_CHANNELS = 16
+"""From so many channels on both sides, PyTorch's convolutions are faster in four dimensions: they run at the
+processor's full rate there. docs/performance.md has the times."""
 
 
 def available_backends() -> dict[str, str]:
@@ -89,7 +94,7 @@ def conv_nd(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, backend: s
     """
     _check(x, weight, bias)
     with torch.autocast(x.device.type, enabled=False):  # the dtype of x is the dtype of the result
-        return _choose(backend, x, weight).run(x, weight, bias)
+        return BACKENDS[choose_backend(x, weight, backend)].run(x, weight, bias)
 
 
 def conv_shared(
@@ -114,22 +119,32 @@ def conv_shared(
     kernel = native.expand(weight, index)
     _check(x, kernel, bias)
     with torch.autocast(x.device.type, enabled=False):
-        chosen = _choose(backend, x, kernel)
-        if chosen is BACKENDS["native"]:
+        chosen = choose_backend(x, kernel, backend)
+        if chosen == "native":
             return native.conv_shared(x, weight, index, bias)
-        return chosen.run(x, kernel, bias)
+        return BACKENDS[chosen].run(x, kernel, bias)
 
 
-def _choose(name: str, x: Tensor, weight: Tensor) -> Backend:
-    """The back-end asked for, or the first that takes the call."""
-    if name != "auto" and name not in BACKENDS:
-        raise BackendError(f"unknown back-end {name!r}; use one of auto, {', '.join(BACKENDS)}")
-    candidates = BACKENDS if name == "auto" else {name: BACKENDS[name]}
+def choose_backend(x: Tensor, weight: Tensor, backend: str = "auto") -> str:
+    """Name of the back-end asked for, or of the fastest that takes the call.
+
+    Raises:
+        BackendError: there is none.
+
+    Example:
+        >>> choose_backend(torch.rand(1, 16, 4, 4, 4, 4), torch.rand(16, 16, 3, 3, 3, 3))
+        'folded'
+    """
+    if backend != "auto" and backend not in BACKENDS:
+        raise BackendError(f"unknown back-end {backend!r}; use one of auto, {', '.join(BACKENDS)}")
+    candidates = list(BACKENDS) if backend == "auto" else [backend]
+    if backend == "auto" and x.dim() == 6 and min(weight.shape[:2]) >= MANY_CHANNELS:
+        candidates.sort(key=lambda name: name != "folded")
     refusals = {}
-    for candidate, backend in candidates.items():
-        refusals[candidate] = backend.refusals(x, weight)
+    for candidate in candidates:
+        refusals[candidate] = BACKENDS[candidate].refusals(x, weight)
         if not refusals[candidate]:
-            return backend
+            return candidate
     reasons = "; ".join(f"{candidate}: {', '.join(why)}" for candidate, why in refusals.items())
     raise BackendError(f"no back-end takes this convolution ({reasons}); convert the tensors")
 
