@@ -99,8 +99,8 @@ std::vector<int> first_equals(const Connections &connections) {
 class Vote {
   public:
     Vote(const Tensor &x, const Planes &planes, const Layout &layout, const long *taps, const Matrices &matrices,
-         const Kernels &kernels, int threads)
-        : x_(x), planes_(planes), layout_(layout), taps_(taps), matrices_(matrices), kernels_(kernels),
+         Rows rows, const Kernels &kernels, int threads)
+        : x_(x), planes_(planes), layout_(layout), taps_(taps), matrices_(matrices), rows_(rows), kernels_(kernels),
           threads_(threads), margin_(Layout::round_up(layout.reach)),
           sum_pitch_(margin_ + layout.length + kLengthStep) {
         const long floats = matrices.columns * sum_pitch_ + margin_ + layout.length + kLengthStep;
@@ -123,8 +123,8 @@ class Vote {
                 add_up(planes_, groups[number].inputs, together->channel(static_cast<long>(number)), kernels_, threads_);
         }
         for (Lines &lines : lines_) lines.reserve(groups.size() * matrices_.rows, taps_[1] * taps_[3]);
-        parallel(x_.size[0] * x_.size[2], threads_, [&](long number, int thread) {
-            const long first = number / x_.size[2], third = number % x_.size[2];
+        parallel(rows_.count * x_.size[2], threads_, [&](long number, int thread) {
+            const long first = rows_.first + number / x_.size[2], third = number % x_.size[2];
             sum_planes(groups, sources, channels, first, third, thread);
             shift_and_add(bias, thread);
             write(result, first, third, thread);
@@ -187,7 +187,7 @@ class Vote {
 
     void write(float *result, long first, long third, int thread) const {
         for (long row = 0; row < layout_.rows; ++row)
-            copy_row(result + ((first * layout_.rows + row) * x_.size[2] + third) * layout_.columns,
+            copy_row(result + (((first - rows_.first) * layout_.rows + row) * x_.size[2] + third) * layout_.columns,
                      result_plane(thread) + row * layout_.row_pitch, layout_.columns);
     }
 
@@ -200,6 +200,7 @@ class Vote {
     const Layout &layout_;
     const long *taps_;
     const Matrices &matrices_;
+    const Rows rows_;
     const Kernels &kernels_;
     const int threads_;
     const long margin_, sum_pitch_;
@@ -236,7 +237,7 @@ const Kernels *find_kernels(const std::string &name) {
     return nullptr;
 }
 
-void convolve(const Tensor &x, const Connections &connections, const float *bias, float *result,
+void convolve(const Tensor &x, const Connections &connections, const float *bias, float *result, Rows rows,
               const Kernels &kernels, int threads) {
     if (x.batch == 0) return;
     const Layout layout(x.size, connections.taps);
@@ -249,8 +250,8 @@ void convolve(const Tensor &x, const Connections &connections, const float *bias
     sums.channels = largest_sum(groups);
     std::unique_ptr<Planes> together(sums.channels ? new Planes(sums, layout) : nullptr);
     Planes planes(x, layout);
-    Vote vote(x, planes, layout, connections.taps, matrices, kernels, threads);
-    const long floats = x.size[0] * x.size[1] * x.size[2] * x.size[3];
+    Vote vote(x, planes, layout, connections.taps, matrices, rows, kernels, threads);
+    const long floats = rows.count * x.size[1] * x.size[2] * x.size[3];
     for (long item = 0; item < x.batch; ++item) {
         planes.fill(x, item, threads);
         for (long output = 0; output < connections.outputs; ++output)

@@ -153,14 +153,23 @@ bool check(const Case &c, bool reversed, const Kernels &kernels, int threads) {
         expected[(item * c.outputs + output) * positions + position] += data.kernels[kernel * taps + tap] * x;
         expected_gradient[kernel * taps + tap] += gradient * x;
     });
-    convolve(data.view, data.joined, data.bias.data(), data.result.data(), kernels, threads);
+    convolve(data.view, data.joined, data.bias.data(), data.result.data(), {0, c.size[0]}, kernels, threads);
+    const Rows middle{c.size[0] / 3, (c.size[0] + 1) / 2};
+    std::vector<float> rows(data.result.size() / c.size[0] * middle.count);
+    convolve(data.view, data.joined, data.bias.data(), rows.data(), middle, kernels, threads);
+    const std::size_t row = positions / c.size[0];
+    bool same = true;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        const std::size_t channel = i / (middle.count * row), inside = i % (middle.count * row);
+        same = same && rows[i] == data.result[channel * positions + middle.first * row + inside];
+    }
     std::vector<float> gradient(data.kernels.size());
     kernel_gradient(data.view, data.gradient_view, data.joined, false, gradient.data(), kernels, threads);
     const double forward = largest_difference(data.result, expected);
     const double backward = largest_difference(gradient, expected_gradient);
     kernel_gradient(data.view, data.gradient_view, data.joined, true, gradient.data(), kernels, threads);
     const double halved = largest_difference(gradient, mirrored_sums(expected_gradient, c));
-    const bool good = forward < 1e-5 && backward < 1e-5 && halved < 1e-5;
+    const bool good = same && forward < 1e-5 && backward < 1e-5 && halved < 1e-5;
     if (!good)
         std::printf("%s, %s, %d threads, reversed %d: %g %g %g\n", c.name, kernels.name, threads, reversed, forward,
                     backward, halved);

@@ -8,6 +8,7 @@ def convolve(
     family: int,
     bias: Tensor,
     result: Tensor,
+    first: int,
     instructions: str,
     threads: int,
 ) -> None: ...

@@ -125,6 +125,31 @@ def conv_shared(
         return BACKENDS[chosen].run(x, kernel, bias)
 
 
+def conv_rows(x: Tensor, weight: Tensor, bias: Tensor | None, rows: slice, *, backend: str = "auto") -> Tensor:
+    """Some rows of :func:`conv_nd`, along the first of the last four dimensions, without gradients.
+
+    Compiled kernels compute these rows only: a large input can be cut into pieces that overlap, at no more work.
+
+    Args:
+        x: as in :func:`conv_nd`, with at least four dimensions.
+        weight: as there.
+        bias: as there.
+        rows: which, from a start to a stop within ``x``.
+        backend: as there.
+
+    Example:
+        >>> x, weight = torch.rand(1, 1, 6, 4, 3, 5), torch.rand(1, 1, 3, 3, 3, 3)
+        >>> torch.allclose(conv_rows(x, weight, None, slice(2, 4)), conv_nd(x, weight)[:, :, 2:4])
+        True
+    """
+    _check(x, weight, bias)
+    with torch.no_grad(), torch.autocast(x.device.type, enabled=False):
+        chosen = choose_backend(x, weight, backend)
+        if chosen == "native":
+            return native.conv_rows(x, weight, bias, rows)
+        return BACKENDS[chosen].run(x, weight, bias).narrow(-4, rows.start, rows.stop - rows.start)
+
+
 def choose_backend(x: Tensor, weight: Tensor, backend: str = "auto") -> str:
     """Name of the back-end asked for, or of the fastest that takes the call.
 

@@ -85,6 +85,11 @@ def conv_shared(
     return _SharedConvolution.apply(x, weight, index, bias, instructions or instruction_sets()[0])
 
 
+def conv_rows(x: Tensor, weight: Tensor, bias: Tensor | None, rows: slice) -> Tensor:
+    """Some rows of :func:`conv_nd`, without gradients; see :func:`chmnet.ops.conv_nd.conv_rows`."""
+    return _convolve(x, weight, bias, instruction_sets()[0], rows)
+
+
 class _Convolution(torch.autograd.Function):
     """Convolution and its gradients."""
 
@@ -150,11 +155,14 @@ def _bias_gradient(gradient: Tensor) -> Tensor:
     return gradient.sum([0, *range(2, gradient.dim())])
 
 
-def _convolve(x: Tensor, weight: Tensor, bias: Tensor | None, instructions: str) -> Tensor:
+def _convolve(
+    x: Tensor, weight: Tensor, bias: Tensor | None, instructions: str, rows: slice | None = None
+) -> Tensor:
     library = _library()
     assert not isinstance(library, str), library
     leading = x.shape[2:-4]
-    output = x.new_empty(x.shape[0], weight.shape[0], *x.shape[2:])
+    first, last = (0, x.shape[-4]) if rows is None else (rows.start, rows.stop)
+    output = x.new_empty(x.shape[0], weight.shape[0], *leading, last - first, *x.shape[-3:])
     library.convolve(
         _channels(x),
         _kernels(weight),
@@ -162,6 +170,7 @@ def _convolve(x: Tensor, weight: Tensor, bias: Tensor | None, instructions: str)
         family=weight.shape[2:-4].numel(),
         bias=x.new_empty(0) if bias is None else _plain(bias).repeat_interleave(leading.numel()),
         result=_channels(output),
+        first=first,
         instructions=instructions,
         threads=torch.get_num_threads(),
     )
