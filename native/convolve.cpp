@@ -7,11 +7,14 @@
 // A kernel that does not change when d1 and d3 are turned round together, nor when d2 and d4 are, needs only half of
 // the rows and half of the columns: planes that share a row are added up first, and sums that belong to two columns
 // are shifted twice. The psi and iso kernels of Hough matching are such kernels: 169 products instead of 625.
+//
+// Rows and columns of zeros are left out. A center-pivot kernel has 9 of each, of which 5 are needed: 25 products.
 #include "convolve.h"
 
 #include <algorithm>
 #include <cstring>
 
+#include "groups.h"
 #include "parallel.h"
 #include "planes.h"
 
@@ -28,18 +31,30 @@ class Matrices {
         halved = true;
         for (long number = 0; number < connections.count && halved; ++number) halved = is_symmetric(number);
         rows = halved ? (row_taps_ + 1) / 2 : row_taps_;
-        columns = halved ? (column_taps_ + 1) / 2 : column_taps_;
+        const long all_columns = halved ? (column_taps_ + 1) / 2 : column_taps_;
+        used_.resize(connections.count * rows);
+        place_of_column.assign(all_columns, -1);
+        for (long column = 0; column < all_columns; ++column)
+            for (long number = 0; number < connections.count; ++number)
+                for (long row = 0; row < rows; ++row)
+                    if (tap(number, row, column) != 0.0f) {
+                        used_[number * rows + row] = true;
+                        if (place_of_column[column] < 0) place_of_column[column] = columns++;
+                    }
         values_.resize(connections.count * rows * columns);
         for (long number = 0; number < connections.count; ++number)
             for (long row = 0; row < rows; ++row)
-                for (long column = 0; column < columns; ++column)
-                    values_[(number * rows + row) * columns + column] = tap(number, row, column);
+                for (long column = 0; column < all_columns; ++column)
+                    if (const long place = place_of_column[column]; place >= 0)
+                        values_[(number * rows + row) * columns + place] = tap(number, row, column);
     }
 
     const float *row(long number, long row) const { return &values_[(number * rows + row) * columns]; }
+    bool is_used(long number, long row) const { return used_[number * rows + row]; }
 
     bool halved;
-    long rows, columns;
+    long rows, columns = 0;             // columns: those that are not zero in every kernel
+    std::vector<long> place_of_column;  // among them, or -1
 
   private:
     float tap(long number, long row, long column) const {
@@ -62,6 +77,7 @@ class Matrices {
     const Connections &connections_;
     long row_taps_, column_taps_;
     std::vector<float> values_;
+    std::vector<bool> used_;  // rows that are not zero
 };
 
 // For each kernel the first of its family with the same values: inputs that share one are added up first.
@@ -79,31 +95,12 @@ std::vector<int> first_equals(const Connections &connections) {
     return first;
 }
 
-// Inputs of one output that share a kernel.
-struct Group {
-    int kernel;
-    std::vector<long> inputs;
-};
-
-std::vector<Group> groups_of(long output, const Connections &connections, const std::vector<int> &first_equal) {
-    std::vector<Group> groups;
-    for (long input = 0; input < connections.inputs; ++input) {
-        int kernel = connections.kernel_of[output * connections.inputs + input];
-        if (kernel < 0) continue;
-        kernel = first_equal[kernel];
-        auto same = std::find_if(groups.begin(), groups.end(), [&](const Group &g) { return g.kernel == kernel; });
-        if (same == groups.end()) same = groups.insert(groups.end(), Group{kernel, {}});
-        same->inputs.push_back(input);
-    }
-    return groups;
-}
-
 // One output channel of one item of the batch.
 class Vote {
   public:
     Vote(const Tensor &x, const Planes &planes, const Layout &layout, const long *taps, const Matrices &matrices,
-         const Kernels &kernels, int threads)
-        : x_(x), planes_(planes), layout_(layout), taps_(taps), matrices_(matrices), kernels_(kernels),
+         Rows rows, const Kernels &kernels, int threads)
+        : x_(x), planes_(planes), layout_(layout), taps_(taps), matrices_(matrices), rows_(rows), kernels_(kernels),
           threads_(threads), margin_(Layout::round_up(layout.reach)),
           sum_pitch_(margin_ + layout.length + kLengthStep) {
         const long floats = matrices.columns * sum_pitch_ + margin_ + layout.length + kLengthStep;
@@ -122,11 +119,12 @@ class Vote {
             const bool alone = groups[number].inputs.size() == 1;
             sources.push_back(alone ? &planes_ : together);
             channels.push_back(alone ? groups[number].inputs[0] : static_cast<long>(number));
-            if (!alone) add_up(groups[number].inputs, together->channel(static_cast<long>(number)));
+            if (!alone)
+                add_up(planes_, groups[number].inputs, together->channel(static_cast<long>(number)), kernels_, threads_);
         }
         for (Lines &lines : lines_) lines.reserve(groups.size() * matrices_.rows, taps_[1] * taps_[3]);
-        parallel(x_.size[0] * x_.size[2], threads_, [&](long number, int thread) {
-            const long first = number / x_.size[2], third = number % x_.size[2];
+        parallel(rows_.count * x_.size[2], threads_, [&](long number, int thread) {
+            const long first = rows_.first + number / x_.size[2], third = number % x_.size[2];
             sum_planes(groups, sources, channels, first, third, thread);
             shift_and_add(bias, thread);
             write(result, first, third, thread);
@@ -142,16 +140,6 @@ class Vote {
         }
     };
 
-    void add_up(const std::vector<long> &inputs, float *sum) const {
-        const long floats = planes_.channel_floats(), piece = 16384;
-        parallel((floats + piece - 1) / piece, threads_, [&](long number, int) {
-            const long start = number * piece, length = std::min(piece, floats - start);
-            std::memcpy(sum + start, planes_.channel(inputs[0]) + start, length * sizeof(float));
-            for (std::size_t i = 1; i < inputs.size(); ++i)
-                kernels_.add(sum + start, planes_.channel(inputs[i]) + start, length);
-        });
-    }
-
     void sum_planes(const std::vector<Group> &groups, const std::vector<const Planes *> &sources,
                     const std::vector<long> &channels, long first, long third, int thread) {
         Lines &lines = lines_[thread];
@@ -159,6 +147,7 @@ class Vote {
         const long last_row = taps_[0] * taps_[2] - 1;
         for (std::size_t group = 0; group < groups.size(); ++group)
             for (long row = 0; row < matrices_.rows; ++row) {
+                if (!matrices_.is_used(groups[group].kernel, row)) continue;
                 const float *plane = around(*sources[group], channels[group], first, third, row);
                 const float *mirror = matrices_.halved && row != last_row - row
                                           ? around(*sources[group], channels[group], first, third, last_row - row)
@@ -188,17 +177,18 @@ class Vote {
         shifted.clear();
         const long taps = taps_[1] * taps_[3];
         for (long tap = 0; tap < taps; ++tap) {
-            const long column = matrices_.halved ? std::min(tap, taps - 1 - tap) : tap;
-            shifted.push_back(scratch_[thread].data() + margin_ + column * sum_pitch_ +
+            const long place = matrices_.place_of_column[matrices_.halved ? std::min(tap, taps - 1 - tap) : tap];
+            if (place < 0) continue;
+            shifted.push_back(scratch_[thread].data() + margin_ + place * sum_pitch_ +
                               layout_.shift(tap / taps_[3] - taps_[1] / 2, tap % taps_[3] - taps_[3] / 2));
         }
-        kernels_.shifted_sum({shifted.data(), taps, layout_.length, bias, result_plane(thread)});
+        kernels_.shifted_sum({shifted.data(), static_cast<long>(shifted.size()), layout_.length, bias, result_plane(thread)});
     }
 
     void write(float *result, long first, long third, int thread) const {
         for (long row = 0; row < layout_.rows; ++row)
-            std::memcpy(result + ((first * layout_.rows + row) * x_.size[2] + third) * layout_.columns,
-                        result_plane(thread) + row * layout_.row_pitch, layout_.columns * sizeof(float));
+            copy_row(result + (((first - rows_.first) * layout_.rows + row) * x_.size[2] + third) * layout_.columns,
+                     result_plane(thread) + row * layout_.row_pitch, layout_.columns);
     }
 
     float *result_plane(int thread) const {
@@ -210,6 +200,7 @@ class Vote {
     const Layout &layout_;
     const long *taps_;
     const Matrices &matrices_;
+    const Rows rows_;
     const Kernels &kernels_;
     const int threads_;
     const long margin_, sum_pitch_;
@@ -224,78 +215,6 @@ long largest_sum(const std::vector<std::vector<Group>> &groups) {
             if (of_output[number].inputs.size() > 1) largest = std::max(largest, number + 1);
     return static_cast<long>(largest);
 }
-
-// Products of every plane of the input with every plane of the gradient that a kernel joins to it.
-class Products {
-  public:
-    Products(const Tensor &x, const Tensor &gradient, const long *taps, const Kernels &kernels, int threads)
-        : size_(x.size), taps_(taps), kernels_(kernels), threads_(threads), layout_(x.size, taps), x_(x, layout_),
-          gradient_(gradient, layout_), row_taps_(taps[0] * taps[2]), column_taps_(taps[1] * taps[3]),
-          of_row_(x.size[0] * row_taps_ * column_taps_) {
-        for (int thread = 0; thread < threads; ++thread) scratch_.emplace_back(row_taps_ * column_taps_ * kMaxLanes);
-        lines_.resize(threads);
-        for (Lines &lines : lines_) {  // tasks must not throw: all memory is had before they begin
-            lines.shifted.reserve(column_taps_);
-            lines.planes.reserve(row_taps_), lines.places.reserve(row_taps_);
-        }
-    }
-
-    void fill(const Tensor &x, const Tensor &gradient, long item) {
-        x_.fill(x, item, threads_);
-        gradient_.fill(gradient, item, threads_);
-    }
-
-    // total: [taps over (d1, d3), taps over (d2, d4)]. Sums of many small numbers: single precision within a row of
-    // planes, double beyond; always in the same order, whichever thread does what.
-    void add(long output, long input, double *total) {
-        const long taps = row_taps_ * column_taps_;
-        parallel(size_[0], threads_, [&](long first, int thread) {
-            float *lanes = scratch_[thread].data();
-            std::memset(lanes, 0, taps * kMaxLanes * sizeof(float));
-            for (long third = 0; third < size_[2]; ++third)
-                add_plane(output, input, first, third, lanes, lines_[thread]);
-            for (long tap = 0; tap < taps; ++tap) {
-                double sum = 0.0;
-                for (long lane = 0; lane < kMaxLanes; ++lane) sum += lanes[tap * kMaxLanes + lane];
-                of_row_[first * taps + tap] = sum;
-            }
-        });
-        for (long first = 0; first < size_[0]; ++first)
-            for (long tap = 0; tap < taps; ++tap) total[tap] += of_row_[first * taps + tap];
-    }
-
-  private:
-    struct Lines {
-        std::vector<const float *> shifted, planes;
-        std::vector<long> places;
-    };
-
-    void add_plane(long output, long input, long first, long third, float *lanes, Lines &lines) const {
-        auto &[shifted, planes, places] = lines;
-        shifted.clear(), planes.clear(), places.clear();
-        for (long column = 0; column < column_taps_; ++column)
-            shifted.push_back(x_.plane(input, first, third) +
-                              layout_.shift(column / taps_[3] - taps_[1] / 2, column % taps_[3] - taps_[3] / 2));
-        for (long row = 0; row < row_taps_; ++row)
-            if (const float *plane = gradient_.at(output, first - (row / taps_[2] - taps_[0] / 2),
-                                                  third - (row % taps_[2] - taps_[2] / 2))) {
-                planes.push_back(plane);
-                places.push_back(row);
-            }
-        kernels_.shifted_products({shifted.data(), column_taps_, planes.data(), places.data(),
-                                   static_cast<long>(planes.size()), layout_.length, lanes});
-    }
-
-    const long *size_, *taps_;
-    const Kernels &kernels_;
-    const int threads_;
-    const Layout layout_;
-    Planes x_, gradient_;
-    const long row_taps_, column_taps_;
-    std::vector<double> of_row_;
-    std::vector<Buffer> scratch_;
-    std::vector<Lines> lines_;
-};
 
 }  // namespace
 
@@ -318,7 +237,7 @@ const Kernels *find_kernels(const std::string &name) {
     return nullptr;
 }
 
-void convolve(const Tensor &x, const Connections &connections, const float *bias, float *result,
+void convolve(const Tensor &x, const Connections &connections, const float *bias, float *result, Rows rows,
               const Kernels &kernels, int threads) {
     if (x.batch == 0) return;
     const Layout layout(x.size, connections.taps);
@@ -326,43 +245,19 @@ void convolve(const Tensor &x, const Connections &connections, const float *bias
     const std::vector<int> first_equal = first_equals(connections);
     std::vector<std::vector<Group>> groups;
     for (long output = 0; output < connections.outputs; ++output)
-        groups.push_back(groups_of(output, connections, first_equal));
+        groups.push_back(groups_of(output, connections, first_equal.data()));
     Tensor sums = x;
     sums.channels = largest_sum(groups);
     std::unique_ptr<Planes> together(sums.channels ? new Planes(sums, layout) : nullptr);
     Planes planes(x, layout);
-    Vote vote(x, planes, layout, connections.taps, matrices, kernels, threads);
-    const long floats = x.size[0] * x.size[1] * x.size[2] * x.size[3];
+    Vote vote(x, planes, layout, connections.taps, matrices, rows, kernels, threads);
+    const long floats = rows.count * x.size[1] * x.size[2] * x.size[3];
     for (long item = 0; item < x.batch; ++item) {
         planes.fill(x, item, threads);
         for (long output = 0; output < connections.outputs; ++output)
             vote.run(groups[output], together.get(), bias ? bias[output] : 0.0f,
                      result + (item * connections.outputs + output) * floats);
     }
-}
-
-void kernel_gradient(const Tensor &x, const Tensor &gradient, const Connections &connections, float *result,
-                     const Kernels &kernels, int threads) {
-    const long *taps = connections.taps;
-    const long all_taps = taps[0] * taps[1] * taps[2] * taps[3];
-    std::vector<double> total(connections.count * all_taps, 0.0);
-    if (x.batch > 0) {
-        Products products(x, gradient, taps, kernels, threads);
-        for (long item = 0; item < x.batch; ++item) {
-            products.fill(x, gradient, item);
-            for (long pair = 0; pair < connections.outputs * connections.inputs; ++pair)
-                if (const int number = connections.kernel_of[pair]; number >= 0)
-                    products.add(pair / connections.inputs, pair % connections.inputs, &total[number * all_taps]);
-        }
-    }
-    for (long number = 0; number < connections.count; ++number)
-        for (long tap = 0; tap < all_taps; ++tap) {
-            const long first = tap / (taps[1] * taps[2] * taps[3]), second = tap / (taps[2] * taps[3]) % taps[1];
-            const long third = tap / taps[3] % taps[2], last = tap % taps[3];
-            const long row = first * taps[2] + third, column = second * taps[3] + last;
-            result[number * all_taps + tap] =
-                static_cast<float>(total[number * all_taps + row * taps[1] * taps[3] + column]);
-        }
 }
 
 }  // namespace chmnet

@@ -31,12 +31,18 @@ struct Connections {
 std::vector<const Kernels *> supported_kernels();
 const Kernels *find_kernels(const std::string &name);  // null if unknown or unsupported
 
-// result: [batch, outputs, d1, d2, d3, d4], contiguous; bias: [outputs] or null.
-void convolve(const Tensor &x, const Connections &connections, const float *bias, float *result,
+// Positions along d1 that are wanted of a result.
+struct Rows {
+    long first, count;
+};
+
+// result: [batch, outputs, rows, d2, d3, d4], contiguous; bias: [outputs] or null.
+void convolve(const Tensor &x, const Connections &connections, const float *bias, float *result, Rows rows,
               const Kernels &kernels, int threads);
 
-// Gradient of the loss with respect to each kernel: result [kernels, k1, k2, k3, k4].
-void kernel_gradient(const Tensor &x, const Tensor &gradient, const Connections &connections, float *result,
-                     const Kernels &kernels, int threads);
+// Gradient of the loss with respect to each kernel: result [kernels, k1, k2, k3, k4]. Halved: a kernel is the same when
+// d1 and d3 are turned round together, and when d2 and d4 are; the first of such taps holds the sum of all, the others 0.
+void kernel_gradient(const Tensor &x, const Tensor &gradient, const Connections &connections, bool halved,
+                     float *result, const Kernels &kernels, int threads);
 
 }  // namespace chmnet

@@ -16,44 +16,54 @@ typedef float AlignedVector __attribute__((vector_size(kLanes * sizeof(float)), 
 inline AlignedVector load(const float *from) { return *reinterpret_cast<const Vector *>(from); }
 inline void store(float *to, AlignedVector value) { *reinterpret_cast<Vector *>(to) = value; }
 
-template <int Rows>
+// Rows of weights by vectors: as many sums as registers hold, or fewer where there are fewer rows.
+template <int Rows, int Block>
 inline void weighted_rows(const WeightedSum &sum, long row, long column, const AlignedVector *planes) {
-    AlignedVector total[Rows][kBlock];
+    AlignedVector total[Rows][Block];
     float *result = sum.result + row * sum.result_pitch + column;
     for (int m = 0; m < Rows; ++m)
-        for (int n = 0; n < kBlock; ++n)
+        for (int n = 0; n < Block; ++n)
             total[m][n] = sum.add ? load(result + m * sum.result_pitch + n * kLanes) : AlignedVector{};
     for (long k = 0; k < sum.terms; ++k) {
         const float *weights = sum.rows[k] + row;
-        const AlignedVector *values = planes + k * kBlock;
+        const AlignedVector *values = planes + k * Block;
         for (int m = 0; m < Rows; ++m)
-            for (int n = 0; n < kBlock; ++n) total[m][n] += weights[m] * values[n];
+            for (int n = 0; n < Block; ++n) total[m][n] += weights[m] * values[n];
     }
     for (int m = 0; m < Rows; ++m)
-        for (int n = 0; n < kBlock; ++n) store(result + m * sum.result_pitch + n * kLanes, total[m][n]);
+        for (int n = 0; n < Block; ++n) store(result + m * sum.result_pitch + n * kLanes, total[m][n]);
 }
 
-template <int Rows>
+template <int Rows, int Block>
 inline void weighted_rows_of(int rows, const WeightedSum &sum, long row, long column, const AlignedVector *planes) {
-    if (rows == Rows) return weighted_rows<Rows>(sum, row, column, planes);
-    if constexpr (Rows > 1) weighted_rows_of<Rows - 1>(rows, sum, row, column, planes);
+    if (rows == Rows) return weighted_rows<Rows, Block>(sum, row, column, planes);
+    if constexpr (Rows > 1) weighted_rows_of<Rows - 1, Block>(rows, sum, row, column, planes);
 }
 
-void weighted_sum(const WeightedSum &sum) {
-    const long blocks = (sum.outputs + CHMNET_ROWS - 1) / CHMNET_ROWS;
-    AlignedVector planes[kMaxTerms * kBlock];
-    for (long column = 0; column < sum.length; column += kBlock * kLanes) {
+// From `column` on as far as whole blocks go; where they end.
+template <int Rows, int Block>
+long weighted_columns(const WeightedSum &sum, long column) {
+    const long blocks = (sum.outputs + Rows - 1) / Rows;
+    AlignedVector planes[kMaxTerms * Block];
+    for (; column + Block * kLanes <= sum.length; column += Block * kLanes) {
         for (long k = 0; k < sum.terms; ++k)
-            for (int n = 0; n < kBlock; ++n) {
+            for (int n = 0; n < Block; ++n) {
                 AlignedVector value = load(sum.first[k] + column + n * kLanes);
                 if (sum.second[k]) value += load(sum.second[k] + column + n * kLanes);
-                planes[k * kBlock + n] = value;
+                planes[k * Block + n] = value;
             }
         for (long block = 0; block < blocks; ++block) {
             const long row = block * sum.outputs / blocks, end = (block + 1) * sum.outputs / blocks;
-            weighted_rows_of<CHMNET_ROWS>(static_cast<int>(end - row), sum, row, column, planes);
+            weighted_rows_of<Rows, Block>(static_cast<int>(end - row), sum, row, column, planes);
         }
     }
+    return column;
+}
+
+void weighted_sum(const WeightedSum &sum) {
+    constexpr int few = CHMNET_ROWS / 2;
+    const long column = sum.outputs <= few ? weighted_columns<few, 2 * kBlock>(sum, 0) : 0;
+    weighted_columns<CHMNET_ROWS, kBlock>(sum, column);
 }
 
 void shifted_sum(const ShiftedSum &sum) {
@@ -66,20 +76,23 @@ void shifted_sum(const ShiftedSum &sum) {
     }
 }
 
-constexpr int kShifts = 3;  // by
-constexpr int kPlanes = 4;  // products at once
+constexpr int kShifts = kLanes == 16 ? 5 : 3;  // by
+constexpr int kPlanes = kLanes == 16 ? 5 : 4;  // products at once: as many as registers hold
 
 template <int Shifts, int Planes>
 inline void products(const ShiftedProducts &task, long shift, long plane) {
     AlignedVector total[Shifts][Planes] = {};
-    const float *const *shifted = task.shifted + shift;
-    const float *const *planes = task.planes + plane;
-    for (long j = 0; j < task.length; j += kLanes) {
-        AlignedVector values[Planes];
-        for (int g = 0; g < Planes; ++g) values[g] = load(planes[g] + j);
-        for (int s = 0; s < Shifts; ++s) {
-            const AlignedVector x = load(shifted[s] + j);
-            for (int g = 0; g < Planes; ++g) total[s][g] += x * values[g];
+    for (long repeat = 0; repeat < task.repeats; ++repeat) {
+        const float *shifted[Shifts], *planes[Planes];
+        for (int s = 0; s < Shifts; ++s) shifted[s] = task.shifted[shift + s] + repeat * task.pitch;
+        for (int g = 0; g < Planes; ++g) planes[g] = task.planes[plane + g] + repeat * task.pitch;
+        for (long j = 0; j < task.length; j += kLanes) {
+            AlignedVector values[Planes];
+            for (int g = 0; g < Planes; ++g) values[g] = load(planes[g] + j);
+            for (int s = 0; s < Shifts; ++s) {
+                const AlignedVector x = load(shifted[s] + j);
+                for (int g = 0; g < Planes; ++g) total[s][g] += x * values[g];
+            }
         }
     }
     for (int g = 0; g < Planes; ++g)
@@ -89,24 +102,35 @@ inline void products(const ShiftedProducts &task, long shift, long plane) {
         }
 }
 
+template <int Shifts, int Planes>
+inline void products_of_shifts(int shifts, const ShiftedProducts &task, long shift, long plane) {
+    if (shifts == Shifts) return products<Shifts, Planes>(task, shift, plane);
+    if constexpr (Shifts > 1) products_of_shifts<Shifts - 1, Planes>(shifts, task, shift, plane);
+}
+
 template <int Planes>
-inline void products_of_shifts(const ShiftedProducts &task, long plane) {
-    long shift = 0;
-    for (; shift + kShifts <= task.shifts; shift += kShifts) products<kShifts, Planes>(task, shift, plane);
-    if (task.shifts - shift == 2) products<2, Planes>(task, shift, plane);
-    if (task.shifts - shift == 1) products<1, Planes>(task, shift, plane);
+inline void products_of_planes(int planes, const ShiftedProducts &task, long plane) {
+    if (planes == Planes) {
+        const long blocks = (task.shifts + kShifts - 1) / kShifts;
+        for (long block = 0; block < blocks; ++block) {
+            const long shift = block * task.shifts / blocks, end = (block + 1) * task.shifts / blocks;
+            products_of_shifts<kShifts, Planes>(static_cast<int>(end - shift), task, shift, plane);
+        }
+    } else if constexpr (Planes > 1) {
+        products_of_planes<Planes - 1>(planes, task, plane);
+    }
 }
 
 void shifted_products(const ShiftedProducts &task) {
-    long plane = 0;
-    for (; plane + kPlanes <= task.count; plane += kPlanes) products_of_shifts<kPlanes>(task, plane);
-    if (task.count - plane == 3) products_of_shifts<3>(task, plane);
-    if (task.count - plane == 2) products_of_shifts<2>(task, plane);
-    if (task.count - plane == 1) products_of_shifts<1>(task, plane);
+    const long blocks = (task.count + kPlanes - 1) / kPlanes;
+    for (long block = 0; block < blocks; ++block) {
+        const long plane = block * task.count / blocks, end = (block + 1) * task.count / blocks;
+        products_of_planes<kPlanes>(static_cast<int>(end - plane), task, plane);
+    }
 }
 
-void add(float *result, const float *values, long length) {
-    for (long j = 0; j < length; j += kLanes) store(result + j, load(result + j) + load(values + j));
+void add(float *result, const float *first, const float *second, long length) {
+    for (long j = 0; j < length; j += kLanes) store(result + j, load(first + j) + load(second + j));
 }
 
 }  // namespace
@@ -115,6 +139,6 @@ void add(float *result, const float *values, long length) {
 #define CHMNET_TEXT(name) CHMNET_TEXT_OF(name)
 
 extern const Kernels CHMNET_TABLE;
-const Kernels CHMNET_TABLE = {CHMNET_TEXT(CHMNET_NAME), weighted_sum, shifted_sum, shifted_products, add};
+const Kernels CHMNET_TABLE = {CHMNET_TEXT(CHMNET_NAME), kLanes, weighted_sum, shifted_sum, shifted_products, add};
 
 }  // namespace chmnet

@@ -25,7 +25,8 @@ struct ShiftedSum {
     float *result;
 };
 
-// Products of one plane, shifted, with other planes: result[g * shifts + s][lane] += sum of x[s][j] * planes[g][j].
+// Products of planes, shifted, with other planes: result[g * shifts + s][lane] += sum of x[s][j] * planes[g][j], over
+// `repeats` planes that follow each other on both sides.
 struct ShiftedProducts {
     const float *const *shifted;  // `shifts` pointers into the plane
     long shifts;
@@ -33,15 +34,18 @@ struct ShiftedProducts {
     const long *places;  // result row of each of the `count` planes
     long count;
     long length;
+    long repeats;
+    long pitch;     // from one to the next
     float *result;  // kMaxLanes floats for each (place, shift)
 };
 
 struct Kernels {
     const char *name;
+    long lanes;  // floats in a vector
     void (*weighted_sum)(const WeightedSum &);
     void (*shifted_sum)(const ShiftedSum &);
     void (*shifted_products)(const ShiftedProducts &);
-    void (*add)(float *result, const float *values, long length);
+    void (*add)(float *result, const float *first, const float *second, long length);
 };
 
 constexpr long kMaxLanes = 16;     // floats in the widest vector

@@ -64,7 +64,7 @@ std::vector<std::string> instruction_sets() {
 }
 
 void convolve(const Strided &x, const Dense &kernels, const Table &table, long family, const Dense &bias,
-              const Result &result, const std::string &name, int threads) {
+              const Result &result, long first, const std::string &name, int threads) {
     require(kernels.ndim() == 5 && threads >= 1, "kernels must be [count, k1, k2, k3, k4], threads positive");
     long taps[4];
     for (int axis = 0; axis < 4; ++axis) taps[axis] = static_cast<long>(kernels.shape(axis + 1));
@@ -75,16 +75,18 @@ void convolve(const Strided &x, const Dense &kernels, const Table &table, long f
     require(bias.size() == 0 || static_cast<long>(bias.size()) == joined.outputs, "one bias for each output");
     require(static_cast<long>(result.shape(0)) == input.batch && static_cast<long>(result.shape(1)) == joined.outputs,
             "the result has the wrong shape");
-    for (int axis = 0; axis < 4; ++axis)
+    const chmnet::Rows rows{first, static_cast<long>(result.shape(2))};
+    require(first >= 0 && rows.count > 0 && first + rows.count <= input.size[0], "the result has the wrong shape");
+    for (int axis = 1; axis < 4; ++axis)
         require(static_cast<long>(result.shape(axis + 2)) == input.size[axis] && input.size[axis] > 0,
                 "the result has the wrong shape");
     const chmnet::Kernels &set = instructions(name);
     nb::gil_scoped_release release;
-    chmnet::convolve(input, joined, bias.size() ? bias.data() : nullptr, result.data(), set, threads);
+    chmnet::convolve(input, joined, bias.size() ? bias.data() : nullptr, result.data(), rows, set, threads);
 }
 
-void kernel_gradient(const Strided &x, const Strided &gradient, const Table &table, const Gradient &result,
-                     const std::string &name, int threads) {
+void kernel_gradient(const Strided &x, const Strided &gradient, const Table &table, bool halved,
+                     const Gradient &result, const std::string &name, int threads) {
     long taps[4];
     for (int axis = 0; axis < 4; ++axis) taps[axis] = static_cast<long>(result.shape(axis + 1));
     const chmnet::Tensor input = tensor(x), output = tensor(gradient);
@@ -96,7 +98,7 @@ void kernel_gradient(const Strided &x, const Strided &gradient, const Table &tab
         require(input.size[axis] == output.size[axis] && input.size[axis] > 0, "x and gradient must be of one size");
     const chmnet::Kernels &set = instructions(name);
     nb::gil_scoped_release release;
-    chmnet::kernel_gradient(input, output, joined, result.data(), set, threads);
+    chmnet::kernel_gradient(input, output, joined, halved, result.data(), set, threads);
 }
 
 }  // namespace
@@ -105,7 +107,7 @@ NB_MODULE(_native, module) {
     module.doc() = "Compiled four-dimensional convolution; use it through chmnet.ops.conv_nd.";
     module.def("instruction_sets", &instruction_sets, "Sets of inner loops this processor can run, the fastest first.");
     module.def("convolve", &convolve, "x"_a, "kernels"_a, "table"_a, "family"_a, "bias"_a, "result"_a,
-               "instructions"_a, "threads"_a, "Convolve into `result`; see convolve.h.");
-    module.def("kernel_gradient", &kernel_gradient, "x"_a, "gradient"_a, "table"_a, "result"_a, "instructions"_a,
-               "threads"_a, "Gradient of the kernels into `result`; see convolve.h.");
+               "first"_a, "instructions"_a, "threads"_a, "Convolve into `result`; see convolve.h.");
+    module.def("kernel_gradient", &kernel_gradient, "x"_a, "gradient"_a, "table"_a, "halved"_a, "result"_a,
+               "instructions"_a, "threads"_a, "Gradient of the kernels into `result`; see convolve.h.");
 }

@@ -28,6 +28,17 @@ class Buffer {
     std::unique_ptr<float, Free> data_;
 };
 
+// A row of a plane: too short for the library's function to be worth its call.
+inline void copy_row(float *to, const float *from, long count) {
+    constexpr long kStep = 8;
+    if (count < kStep) {
+        for (long i = 0; i < count; ++i) to[i] = from[i];
+        return;
+    }
+    for (long i = 0; i + kStep <= count; i += kStep) std::memcpy(to + i, from + i, kStep * sizeof(float));
+    std::memcpy(to + count - kStep, from + count - kStep, kStep * sizeof(float));
+}
+
 // How a plane (d2, d4) at one (d1, d3) lies in memory: its rows one after the other, each followed by as many zeros as
 // the kernel reaches sideways, so that a shift of the plane is a shift of its address. Between planes there are
 // zeros enough for a shift up or down.
@@ -88,7 +99,7 @@ class Planes {
         float *const end = to + layout_.pitch;
         for (long row = 0; row < layout_.rows; ++row, from += row_stride) {
             if (column_stride == 1)
-                std::memcpy(to, from, layout_.columns * sizeof(float));
+                copy_row(to, from, layout_.columns);
             else
                 for (long column = 0; column < layout_.columns; ++column) to[column] = from[column * column_stride];
             to += layout_.columns;

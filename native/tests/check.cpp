@@ -128,6 +128,21 @@ double largest_difference(const std::vector<float> &values, const std::vector<do
     return largest / scale;
 }
 
+// The gradient of taps that are each other's mirror images: their sum at the first of them, 0 at the others.
+std::vector<double> mirrored_sums(const std::vector<double> &gradient, const Case &c) {
+    std::vector<double> sums(gradient.size(), 0.0);
+    const long taps = c.taps[0] * c.taps[1] * c.taps[2] * c.taps[3];
+    for (std::size_t i = 0; i < gradient.size(); ++i) {
+        const long tap = static_cast<long>(i) % taps, kernel = static_cast<long>(i) / taps;
+        long d = tap % c.taps[3], e = tap / c.taps[3] % c.taps[2], b = tap / c.taps[3] / c.taps[2] % c.taps[1];
+        long a = tap / c.taps[3] / c.taps[2] / c.taps[1];
+        if (a * c.taps[2] + e > (c.taps[0] * c.taps[2]) / 2) a = c.taps[0] - 1 - a, e = c.taps[2] - 1 - e;
+        if (b * c.taps[3] + d > (c.taps[1] * c.taps[3]) / 2) b = c.taps[1] - 1 - b, d = c.taps[3] - 1 - d;
+        sums[kernel * taps + at(c.taps, a, b, e, d)] += gradient[i];
+    }
+    return sums;
+}
+
 bool check(const Case &c, bool reversed, const Kernels &kernels, int threads) {
     Data data = make(c, reversed);
     const long positions = c.size[0] * c.size[1] * c.size[2] * c.size[3];
@@ -138,14 +153,26 @@ bool check(const Case &c, bool reversed, const Kernels &kernels, int threads) {
         expected[(item * c.outputs + output) * positions + position] += data.kernels[kernel * taps + tap] * x;
         expected_gradient[kernel * taps + tap] += gradient * x;
     });
-    convolve(data.view, data.joined, data.bias.data(), data.result.data(), kernels, threads);
+    convolve(data.view, data.joined, data.bias.data(), data.result.data(), {0, c.size[0]}, kernels, threads);
+    const Rows middle{c.size[0] / 3, (c.size[0] + 1) / 2};
+    std::vector<float> rows(data.result.size() / c.size[0] * middle.count);
+    convolve(data.view, data.joined, data.bias.data(), rows.data(), middle, kernels, threads);
+    const std::size_t row = positions / c.size[0];
+    bool same = true;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        const std::size_t channel = i / (middle.count * row), inside = i % (middle.count * row);
+        same = same && rows[i] == data.result[channel * positions + middle.first * row + inside];
+    }
     std::vector<float> gradient(data.kernels.size());
-    kernel_gradient(data.view, data.gradient_view, data.joined, gradient.data(), kernels, threads);
+    kernel_gradient(data.view, data.gradient_view, data.joined, false, gradient.data(), kernels, threads);
     const double forward = largest_difference(data.result, expected);
     const double backward = largest_difference(gradient, expected_gradient);
-    const bool good = forward < 1e-5 && backward < 1e-5;
+    kernel_gradient(data.view, data.gradient_view, data.joined, true, gradient.data(), kernels, threads);
+    const double halved = largest_difference(gradient, mirrored_sums(expected_gradient, c));
+    const bool good = same && forward < 1e-5 && backward < 1e-5 && halved < 1e-5;
     if (!good)
-        std::printf("%s, %s, %d threads, reversed %d: %g %g\n", c.name, kernels.name, threads, reversed, forward, backward);
+        std::printf("%s, %s, %d threads, reversed %d: %g %g %g\n", c.name, kernels.name, threads, reversed, forward,
+                    backward, halved);
     return good;
 }
 

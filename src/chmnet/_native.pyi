@@ -8,9 +8,10 @@ def convolve(
     family: int,
     bias: Tensor,
     result: Tensor,
+    first: int,
     instructions: str,
     threads: int,
 ) -> None: ...
 def kernel_gradient(
-    x: Tensor, gradient: Tensor, table: Tensor, result: Tensor, instructions: str, threads: int
+    x: Tensor, gradient: Tensor, table: Tensor, halved: bool, result: Tensor, instructions: str, threads: int
 ) -> None: ...

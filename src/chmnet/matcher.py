@@ -307,7 +307,7 @@ class Matcher:
         """The votes of the first layer, on the grids of the features."""
         with torch.inference_mode():
             head = self.model.head
-            return head.vote_over_scales(head.correlate(self._pyramid(source), self._pyramid(target)))
+            return head.first_votes(self._pyramid(source), self._pyramid(target))
 
     def _pyramid(self, side: Features) -> Pyramid:
         like = next(self.model.parameters())

@@ -137,7 +137,9 @@ class MatchResult:
     @_lazy
     def _positions(self) -> Float[Tensor, "1 hs ws 2"]:
         """Positions alone, where nobody asked for confidence: no entropy is computed."""
-        return self._there.positions if "_there" in vars(self) else soft_argmax(self.scores, self.config)
+        if "_there" in vars(self) or self.scores.dtype.itemsize < 4:
+            return self._there.positions
+        return soft_argmax(self.scores, self.config)
 
     @_lazy
     def forward(self) -> PositionMap:

@@ -7,12 +7,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from chmnet.config import BackboneConfig
+from chmnet.config import BackboneConfig, ModelConfig
 from chmnet.errors import InputError, WeightsError
 from chmnet.nn import CHMNet, HoughMatching, MatchingHead, for_inference, inference
 from chmnet.nn.inference import InferenceHead, InferenceNetwork
 from chmnet.nn.memory import chunk_bytes
 from chmnet.ops.correlation import filter_in_place, mutual_nearest_neighbour_filter
+from chmnet.ops.transfer import locate
 from chmnet.weights import save_model
 from tests.conftest import REPOSITORY
 from tests.flat import flat_config
@@ -112,6 +113,47 @@ def test_pieces_change_nothing(channels: int, chunk_bytes: int) -> None:
         pieces, _ = head.match(*pyramids, chunk_bytes=chunk_bytes)
         torch.testing.assert_close(pieces, whole, rtol=1e-6, atol=1e-9)
     torch.testing.assert_close(exact(source, target).detach(), whole, rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize("side", [64, 240])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"scales": [1.0]}, {"rectify": "after-resize", "power": 2.0}, {"keep_top": 3}],
+    ids=["paper", "one-scale", "powers", "three"],
+)
+def test_kept_matches_are_the_dense_form(side: int, changes: dict[str, object]) -> None:
+    correlation = {"keep_top": 10, **changes}
+    config = ModelConfig.preset("paper", correlation=correlation, output={"mutual_filter": True})
+    torch.manual_seed(0)
+    exact = MatchingHead(config, in_channels=16).eval()
+    head = InferenceHead(exact)
+    source, target = torch.rand(1, 16, side // 16, side // 16), torch.rand(1, 16, side // 16, side // 16 - 1)
+    with torch.inference_mode():
+        expected, pairs = exact.match(exact.pyramid(source), exact.pyramid(target), scales=True)
+        for chunk_bytes in (1, 10**9):
+            found, winners = head.match(
+                head.pyramid(source), head.pyramid(target), scales=True, chunk_bytes=chunk_bytes
+            )
+            torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-8)
+            if pairs is not None:
+                assert winners is not None
+                assert (winners != pairs).float().mean() < 1e-3  # where two pairs of scales are equally good
+
+
+def test_many_scores_are_stored_in_half_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = ModelConfig.preset("paper", correlation={"keep_top": 3}, output={"mutual_filter": True})
+    torch.manual_seed(0)
+    head = InferenceHead(MatchingHead(config, in_channels=8))
+    with torch.inference_mode():
+        pyramids = [head.pyramid(torch.rand(1, 8, 4, 5)) for _ in range(2)]
+        single, _ = head.match(*pyramids)
+        monkeypatch.setattr(inference, "HALF_FROM", 1)
+        half, _ = head.match(*pyramids)
+        assert (single.dtype, half.dtype) == (torch.float32, torch.float16)
+        torch.testing.assert_close(half.float(), single, rtol=3e-3, atol=1e-6)
+        assert locate(half).positions.dtype == torch.float32
+        # With random weights many scores are nearly equal: rounding moves positions most there.
+        torch.testing.assert_close(locate(half).positions, locate(single).positions, rtol=0, atol=1e-2)
 
 
 def test_the_exact_network_has_no_modes() -> None:

@@ -7,7 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from chmnet.errors import BackendError, InputError
-from chmnet.ops import available_backends, conv_nd, folded
+from chmnet.ops import available_backends, conv_nd, conv_shared, folded
+from chmnet.ops.conv_nd import choose_backend
 
 BACKENDS = [name for name in available_backends() if name != "native"]  # that one has tests of its own
 FAST_BACKENDS = [name for name in BACKENDS if name != "reference"]
@@ -325,3 +326,31 @@ def test_backend_names_its_reason(backend: str) -> None:
         conv_nd(x.to(torch.float8_e4m3fn), weight.to(torch.float8_e4m3fn), backend=backend)
     with pytest.raises(BackendError, match=rf"\({backend}: no sparse tensors\)"):
         conv_nd(x.to_sparse(), weight, backend=backend)
+
+
+@pytest.mark.parametrize("backend", ["auto", *available_backends()])
+def test_shared_weights_are_a_kernel(backend: str) -> None:
+    index = torch.arange(27).view(3, 3, 3) % 5
+    x, weight, bias = random(2, 3, 4, 5, 6), random(2, 3, 5), random(2)
+    if backend == "native":
+        with pytest.raises(BackendError, match="only from 4"):
+            conv_shared(x, weight, index, bias, backend=backend)
+    else:
+        expected = conv_nd(x, weight[..., index], bias, backend="reference")
+        torch.testing.assert_close(conv_shared(x, weight, index, bias, backend=backend), expected)
+
+
+def test_shared_weights_must_fit() -> None:
+    with pytest.raises(InputError, match="3 input channels but x has 2"):
+        conv_shared(random(2, 2, 4), random(2, 3, 5), torch.arange(3))
+
+
+@pytest.mark.parametrize(
+    ("channels_in", "channels_out", "leading", "fastest"),
+    [(16, 16, (), "folded"), (16, 15, (), "native"), (1, 16, (), "native"), (16, 16, (3, 3), "native")],
+)
+def test_auto_takes_the_fastest(channels_in: int, channels_out: int, leading: Shape, fastest: str) -> None:
+    x = torch.rand(1, channels_in, *leading, 2, 2, 2, 2)
+    weight = torch.rand(channels_out, channels_in, *leading, 3, 3, 3, 3)
+    assert choose_backend(x, weight) == (fastest if "native" in available_backends() else "folded")
+    assert choose_backend(x.double(), weight.double()) == "folded"

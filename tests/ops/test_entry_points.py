@@ -77,12 +77,14 @@ def called(
         kernels.clone(),
     )
     options = {"instructions": instructions, "threads": threads}
-    _native.convolve(layout(x), kernels, table, family=family, bias=bias, result=output, **options)
+    _native.convolve(layout(x), kernels, table, family=family, bias=bias, result=output, first=0, **options)
     turned = kernels.flip(1, 2, 3, 4).contiguous()
     back = table.T.contiguous()
     nothing = torch.zeros(0)
-    _native.convolve(layout(exact.incoming), turned, back, family=family, bias=nothing, result=of_x, **options)
-    _native.kernel_gradient(layout(x), layout(exact.incoming), table, result=of_kernels, **options)
+    _native.convolve(
+        layout(exact.incoming), turned, back, family=family, bias=nothing, result=of_x, first=0, **options
+    )
+    _native.kernel_gradient(layout(x), layout(exact.incoming), table, halved=False, result=of_kernels, **options)
     return [output, of_x, of_kernels, exact.incoming.sum((0, 2, 3, 4, 5))]
 
 
@@ -112,6 +114,7 @@ def arguments() -> dict[str, object]:
         "family": 1,
         "bias": torch.zeros(0),
         "result": torch.empty(1, 1, 3, 3, 3, 3),
+        "first": 0,
         "instructions": "plain",
         "threads": 1,
     }
@@ -155,7 +158,7 @@ def test_convolve_checks_what_it_gets(name: str, value: object, fact: str) -> No
 )
 def test_kernel_gradient_checks_what_it_gets(name: str, value: object, fact: str) -> None:
     good = {key: arguments()[key] for key in ("x", "table", "instructions", "threads")}
-    good |= {"gradient": torch.rand(1, 1, 3, 3, 3, 3), "result": torch.empty(1, 3, 3, 3, 3)}
+    good |= {"gradient": torch.rand(1, 1, 3, 3, 3, 3), "halved": False, "result": torch.empty(1, 3, 3, 3, 3)}
     _native.kernel_gradient(**good)
     with pytest.raises(ValueError, match=fact):
         _native.kernel_gradient(**{**good, name: value})

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from chmnet.errors import BackendError
 from chmnet.nn import HoughMatching
+from chmnet.nn.taps import tap_groups
 from chmnet.ops import available_backends, conv_nd, folded, native, reference, unavailable_backends
 
 from .exact import Convolution, Exact, forward_and_gradients, leading_as_channels
@@ -108,6 +109,74 @@ def test_any_layout(
 def test_hough_kernels(instructions: str, sharing: str, sizes: Shape) -> None:
     """Kernels with symmetries, and 6D kernels whose slices repeat, take shorter ways to the same numbers."""
     assert_holds(instructions, exact_hough(sharing, sizes))
+
+
+@every_instruction_set
+@pytest.mark.parametrize("sharing", ["psi", "iso", "full"])
+@pytest.mark.parametrize(
+    ("channels_in", "channels_out", "sizes"),
+    [(1, 1, (9, 7, 8, 6)), (2, 3, (1, 5, 4, 9)), (3, 2, (3, 3, 6, 5, 4, 7)), (1, 2, (2, 4, 3, 6, 5, 3))],
+    ids=str,
+)
+@pytest.mark.parametrize("same", [False, True], ids=["drawn", "all-equal"])
+def test_shared_weights(
+    instructions: str, sharing: str, channels_in: int, channels_out: int, sizes: Shape, same: bool
+) -> None:
+    """Gradients are those of the kernel, added up by weight, also where different weights have one value."""
+    groups = tap_groups(5, 3 if len(sizes) == 6 else None, sharing)
+    x, weight, bias = made((2, channels_in, *sizes), (channels_out, channels_in, groups.number), (channels_out,))
+    if same:
+        weight = torch.ones_like(weight)
+    (incoming,) = made((2, channels_out, *sizes))
+    expected = forward_and_gradients(
+        lambda x, weight, bias: folded.conv_nd(x, weight[..., groups.index], bias),
+        [x.double(), weight.double(), bias.double()],
+        incoming.double(),
+    )
+    actual = forward_and_gradients(
+        lambda x, weight, bias: native.conv_shared(x, weight, groups.index, bias, instructions),
+        [x, weight, bias],
+        incoming,
+    )
+    for found, exact in zip(actual, expected, strict=True):
+        torch.testing.assert_close(found.double(), exact, rtol=0, atol=3e-6 * float(exact.abs().max()))
+
+
+@every_instruction_set
+@pytest.mark.parametrize(("scale", "sizes"), [(None, (6, 5, 4, 33)), (3, (3, 3, 4, 5, 4, 7))], ids=str)
+@pytest.mark.parametrize("taps", ["center-pivot", "center-pivot-joint"])
+@pytest.mark.parametrize("sharing", ["psi", "full"])
+def test_kernels_with_few_taps(
+    instructions: str, scale: int | None, sizes: Shape, taps: str, sharing: str
+) -> None:
+    """Rows and columns of zeros are left out."""
+    kernel = HoughMatching(scale=scale, sharing=sharing, taps=taps).kernel().detach()
+    (x,) = made((1, 1, *sizes))
+    assert_holds(
+        instructions, exactly([x, kernel, torch.rand(1)], leading_as_channels if scale else reference.conv_nd)
+    )
+
+
+@every_instruction_set
+def test_a_kernel_of_zeros_gives_the_bias(instructions: str) -> None:
+    output = native.conv_nd(
+        torch.rand(1, 1, 3, 3, 3, 3), torch.zeros(2, 1, 3, 3, 3, 3), torch.rand(2), instructions
+    )
+    assert (output.flatten(2).amax(2) == output.flatten(2).amin(2)).all()
+
+
+def test_only_gradients_that_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*_: object) -> None:
+        raise AssertionError("nobody asked for this")
+
+    groups = tap_groups(3)
+    x, weight = torch.rand(1, 1, 4, 4, 4, 4), torch.rand(1, 1, groups.number)
+    monkeypatch.setattr(native, "_weight_gradient", forbidden)
+    assert torch.autograd.grad(native.conv_shared(x.requires_grad_(), weight, groups.index).sum(), x)[0].all()
+    monkeypatch.undo()
+    monkeypatch.setattr(native, "_input_gradient", forbidden)
+    output = native.conv_shared(x.detach(), weight.requires_grad_(), groups.index)
+    assert torch.autograd.grad(output.sum(), weight)[0].all()
 
 
 @every_instruction_set

@@ -184,17 +184,21 @@ class MatchingHead(nn.Module):
         return scores if config.power == 1 else scores.pow(config.power)
 
     def vote_over_scales(
-        self, correlation: Float[Tensor, "b 1 ss st hs ws ht wt"], winners: list[Tensor] | None = None
-    ) -> Float[Tensor, "b c hs ws ht wt"]:
+        self,
+        correlation: Float[Tensor, "b 1 ss st hs ws ht wt"],
+        winners: list[Tensor] | None = None,
+        rows: slice | None = None,
+    ) -> Float[Tensor, "b c rows ws ht wt"]:
         """First vote, then the best scale pair of each match. The sigmoid comes last: it keeps the order.
 
         Args:
             correlation: of all scale pairs.
             winners: takes the number of the winning pair of each match, if it is asked for.
+            rows: of the source to compute, by a vote made for inference; ``None``: all.
         """
         kind = self.config.matching.kind
         if self.over_scales:
-            votes = self.first(correlation)
+            votes = voted(self.first, correlation, rows)
             if winners is not None:
                 winners.append(votes.amax(1).flatten(1, 2).argmax(1))
             scores = votes.amax((2, 3))
@@ -202,7 +206,7 @@ class MatchingHead(nn.Module):
             scores = rearrange(correlation, "b c 1 1 ... -> b c ...")
             if kind == "consensus":
                 scores = mutual_nearest_neighbour_filter(scores)
-            scores = self.first(scores)
+            scores = voted(self.first, scores, rows)
             if kind == "consensus":
                 scores = mutual_nearest_neighbour_filter(scores)
         # Only learned votes are logits; the others' scores are similarities already.
@@ -228,21 +232,32 @@ class MatchingHead(nn.Module):
         return None if self.fine is None else (source.levels[-1], target.levels[-1])
 
     def score(
-        self, scores: Float[Tensor, "b c HS WS HT WT"], levels: tuple[Tensor, Tensor] | None = None
-    ) -> Float[Tensor, "b 1 HS WS HT WT"]:
+        self,
+        scores: Float[Tensor, "b c HS WS HT WT"],
+        levels: tuple[Tensor, Tensor] | None = None,
+        rows: slice | None = None,
+    ) -> Float[Tensor, "b 1 rows WS HT WT"]:
         """The last vote, that of the fine branch, and the activation.
 
         Args:
             scores: on the finer grid, or on some rows of the source's.
             levels: see :meth:`fine_levels`; of the source the same rows.
+            rows: those to compute, by a vote made for inference; ``None``: all.
         """
-        scores = self.last(scores)
+        scores = voted(self.last, scores, rows)
         if self.fine is not None and levels is not None:
-            scores = scores + self.fine(*levels)
+            fine = self.fine(*levels)
+            scores = scores + (fine if rows is None else fine[:, :, rows])
         if self.config.output.activation == "softplus":
             scores = F.softplus(scores)
         # The filter is for scores that are not negative; a vote against is no match at all.
         return scores.relu() if self.config.output.mutual_filter else scores
+
+
+def voted(layer: nn.Module, scores: Tensor, rows: slice | None) -> Tensor:
+    """What a layer makes of scores; of some rows of the source, if they are given."""
+    votes: Tensor = layer(scores) if rows is None else layer(scores, rows)
+    return votes
 
 
 class CHMNet(nn.Module):

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from chmnet.errors import InputError
 from chmnet.nn.taps import TapGroups, tap_groups
-from chmnet.ops import conv_nd
+from chmnet.ops import conv_nd, conv_shared
 from chmnet.ops.pivot import conv_pivot, split_pivot
 
 
@@ -92,7 +92,10 @@ class HoughMatching(nn.Module):
 
     def forward(self, correlation: Tensor) -> Tensor:
         """Vote: convolve the correlation with the kernel, same axes and size out."""
-        return vote(correlation, self.kernel(), self.bias, self.backend, self.taps)
+        if self.taps != "dense":
+            return vote(correlation, self.kernel(), self.bias, self.backend, self.taps)
+        _check_axes(correlation, self.index.dim())
+        return conv_shared(correlation, self.weight / self.count, self.index, self.bias, backend=self.backend)
 
     def extra_repr(self) -> str:
         """What ``print(layer)`` shows."""
@@ -108,14 +111,18 @@ def vote(correlation: Tensor, kernel: Tensor, bias: Tensor | None, backend: str,
     Raises:
         InputError: the two have different numbers of axes.
     """
-    if correlation.dim() != kernel.dim():
-        pairs = (" ss st", " rs rt") if kernel.dim() == 10 else (" ss st",)
-        axes = "b c" + ("" if kernel.dim() == 6 else "".join(pairs)) + " hs ws ht wt"
-        raise InputError(
-            f"correlation must have the axes {axes}, got {correlation.dim()} axes "
-            f"of shape {list(correlation.shape)}"
-        )
+    _check_axes(correlation, kernel.dim() - 2)
     if taps == "dense":
         return conv_nd(correlation, kernel, bias, backend=backend)
     parts = split_pivot(kernel, joint=taps == "center-pivot-joint")
     return conv_pivot(correlation, *parts, bias, backend=backend)
+
+
+def _check_axes(correlation: Tensor, dimensions: int) -> None:
+    if correlation.dim() != dimensions + 2:
+        pairs = (" ss st", " rs rt") if dimensions == 8 else (" ss st",)
+        axes = "b c" + ("" if dimensions == 4 else "".join(pairs)) + " hs ws ht wt"
+        raise InputError(
+            f"correlation must have the axes {axes}, got {correlation.dim()} axes "
+            f"of shape {list(correlation.shape)}"
+        )

@@ -19,6 +19,7 @@ from chmnet.nn.backbones import Backbone, ResidualBlock
 from chmnet.nn.chmnet import CHMNet, MatchingHead, Pyramid
 from chmnet.nn.fine import FineBranch
 from chmnet.nn.hough import HoughMatching, vote
+from chmnet.ops.conv_nd import choose_backend, conv_rows
 from chmnet.ops.correlation import (
     CHUNK_BYTES,
     filter_in_place,
@@ -26,9 +27,17 @@ from chmnet.ops.correlation import (
     ready_to_project,
     resize_correlation,
 )
+from chmnet.ops.sparse import KeptMatches, release_memory
 
 PIECE_COPIES = 6
 """How often a piece of the finer grid is in memory: while it is made, before the vote, inside it, and after."""
+
+BLOCK_COPIES = 4
+"""How often the rows of a correlation of kept matches are in memory while they are voted on."""
+
+HALF_FROM = 2**27
+"""From so many scores on, those of kept matches are stored in half precision: 207 million at 960 pixels, where
+single precision takes 830 MB. They are computed, and read, in single precision."""
 
 FINE_COPIES = 4
 """How much more often with a fine branch: its correlation, the power of it, and its votes."""
@@ -123,15 +132,63 @@ class InferenceHead(MatchingHead):
         with torch.autocast(source.levels[0].device.type, enabled=False):
             winners: list[Tensor] | None = [] if scales and self.over_scales else None
             fine_source, fine_target = self.fine_size(source.size), self.fine_size(target.size)
+            half = self._in_half_precision(source, fine_source, fine_target)
+            if half:  # memory counts
+                release_memory()
             # No name for the votes here: they are gone as soon as the finer grid is made.
             coarse = resize_correlation(
-                self.vote_over_scales(self.correlate(source, target), winners), fine_source, target.size
+                self.first_votes(source, target, winners, chunk_bytes), fine_source, target.size
             )
+            if half:
+                release_memory()
             levels = self.fine_levels(source, target)
-            scores = self._score_in_pieces(coarse, fine_target, chunk_bytes, levels)
+            scores = self._score_in_pieces(coarse, fine_target, chunk_bytes, levels, half)
             if filtered and self.config.output.mutual_filter:
                 scores = filter_in_place(scores, chunk_bytes)
+            if half:
+                del coarse
+                release_memory()
         return scores, winners[0] if winners else None
+
+    def first_votes(
+        self,
+        source: Pyramid,
+        target: Pyramid,
+        winners: list[Tensor] | None = None,
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> Float[Tensor, "b c hs ws ht wt"]:
+        """The first vote and the best scales, on the grids of the features.
+
+        Where only the best matches are kept, the correlation of all scale pairs is made a few rows of the source
+        at a time, with what the vote reaches around: the whole of it is never in memory.
+        """
+        correlation, matching = self.config.correlation, self.config.matching
+        if not correlation.keep_top or not isinstance(matching, HoughConfig):
+            return self.vote_over_scales(self.correlate(source, target), winners)
+        number, (height, width) = len(self.scales), source.size
+        rectify = correlation.rectify == "before-resize"
+        kept = [
+            KeptMatches(one, other, correlation.keep_top, rectify)
+            for one in source.levels[:number]
+            for other in target.levels[:number]
+        ]
+        reach = matching.spatial_window // 2
+        cells = len(source.levels[0]) * width * math.prod(target.size)
+        row_bytes = BLOCK_COPIES * number**2 * cells * source.levels[0].element_size()
+        rows = max(2 * reach, chunk_bytes // row_bytes - 2 * reach)
+        votes, best = [], []
+        for first in range(0, height, rows):
+            low, high = max(first - reach, 0), min(first + rows + reach, height)
+            inside = slice(first - low, min(first + rows, height) - low)
+            block = torch.stack([pair.rows(source.size, target.size, low, high) for pair in kept], dim=2).relu_()
+            block = block if correlation.power == 1 else block.pow_(correlation.power)
+            own: list[Tensor] | None = None if winners is None else []
+            block = block.unflatten(2, (number, number))
+            votes.append(self.vote_over_scales(block, own, inside))
+            best.extend(own or [])
+        if winners is not None:
+            winners.append(torch.cat(best, 1))
+        return torch.cat(votes, 2)
 
     def _score_in_pieces(
         self,
@@ -139,6 +196,7 @@ class InferenceHead(MatchingHead):
         target_size: Size,
         chunk_bytes: int,
         levels: tuple[Tensor, Tensor] | None,
+        half: bool = False,
     ) -> Float[Tensor, "b 1 HS WS HT WT"]:
         """Refine the target grid and vote, a few rows of the source at a time, with what the vote reaches around.
 
@@ -149,15 +207,29 @@ class InferenceHead(MatchingHead):
         row_bytes = self.piece_copies() * batch * width * math.prod(target_size) * coarse.element_size()
         rows = max(1, chunk_bytes // max(1, row_bytes) - 2 * reach)
         if rows >= height or reach >= height:
-            return self.score(resize_correlation(coarse, (height, width), target_size), levels)
-        output = coarse.new_empty(batch, 1, height, width, *target_size)
+            scores = self.score(resize_correlation(coarse, (height, width), target_size), levels)
+            return scores.half() if half else scores
+        output = coarse.new_empty(
+            batch, 1, height, width, *target_size, dtype=torch.float16 if half else coarse.dtype
+        )
+        made, piece = 0, coarse.new_empty(batch, coarse.shape[1], 0, width, *target_size)
         for first in range(0, height, rows):
             last = min(first + rows, height)
             low, high = max(first - reach, 0), min(last + reach, height)
-            piece = resize_correlation(coarse[:, :, low:high], (high - low, width), target_size)
+            piece = piece[:, :, piece.shape[2] - (made - low) :]  # rows that the piece before has refined already
+            if made < high:
+                more = resize_correlation(coarse[:, :, made:high], (high - made, width), target_size)
+                piece, made = torch.cat([piece, more], dim=2), high
             fine_rows = None if levels is None else (levels[0][:, :, low:high], levels[1])
-            output[:, :, first:last] = self.score(piece, fine_rows)[:, :, first - low : last - low]
+            inside = slice(first - low, last - low) if reach else None
+            output[:, :, first:last] = self.score(piece, fine_rows, inside)
         return output
+
+    def _in_half_precision(self, source: Pyramid, source_size: Size, target_size: Size) -> bool:
+        """Whether scores are stored in half precision; see :data:`HALF_FROM`."""
+        numbers = len(source.levels[0]) * math.prod(source_size) * math.prod(target_size)
+        single = source.levels[0].dtype == torch.float32
+        return bool(self.config.correlation.keep_top) and single and numbers >= HALF_FROM
 
     def piece_copies(self) -> int:
         """How often the positions of a piece of the finer grid are in memory while it is voted on."""
@@ -180,9 +252,14 @@ class ExpandedVote(nn.Module):
         """The dense kernel ``[c_out, c_in, *taps]``."""
         return self.expanded
 
-    def forward(self, correlation: Tensor) -> Tensor:
-        """Vote, as the layer does."""
-        return vote(correlation, self.expanded, self.bias, self.backend, self.taps)
+    def forward(self, correlation: Tensor, rows: slice | None = None) -> Tensor:
+        """Vote, as the layer does; for some rows of the source only, if they are given."""
+        native = choose_backend(correlation, self.expanded, self.backend) == "native"
+        taps = "dense" if native else self.taps  # the compiled kernels leave out rows and columns of zeros
+        if rows is not None and taps == "dense":
+            return conv_rows(correlation, self.expanded, self.bias, rows, backend=self.backend)
+        votes = vote(correlation, self.expanded, self.bias, self.backend, taps)
+        return votes if rows is None else votes.narrow(-4, rows.start, rows.stop - rows.start)
 
 
 def _fast_vote(layer: nn.Module) -> nn.Module:

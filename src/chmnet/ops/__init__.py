@@ -1,6 +1,6 @@
 """Pure functions on tensors: n-dimensional convolution, correlation, and what scores become."""
 
-from chmnet.ops.conv_nd import available_backends, conv_nd, unavailable_backends
+from chmnet.ops.conv_nd import available_backends, conv_nd, conv_shared, unavailable_backends
 from chmnet.ops.correlation import (
     cosine_correlation,
     keep_top_matches,
@@ -14,6 +14,7 @@ __all__ = [
     "available_backends",
     "border_trust",
     "conv_nd",
+    "conv_shared",
     "cosine_correlation",
     "keep_top_matches",
     "match_scores",

@@ -41,7 +41,12 @@ BACKENDS: Mapping[str, Backend] = {
     "folded": Backend(folded.conv_nd, "PyTorch's own convolutions, any device", _refusals),
     "reference": Backend(reference.conv_nd, "the specification, slow", _refusals),
 }
-"""All back-ends by name, the fastest first: ``backend="auto"`` takes the first that does not refuse."""
+"""All back-ends by name, the fastest first: ``backend="auto"`` takes the first that does not refuse, but see
+:data:`MANY_CHANNELS`."""
+
+MANY_CHANNELS = 16
+"""From so many channels on both sides, PyTorch's convolutions are faster in four dimensions: they run at the
+processor's full rate there. docs/performance.md has the times."""
 
 
 def available_backends() -> dict[str, str]:
@@ -89,19 +94,82 @@ def conv_nd(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, backend: s
     """
     _check(x, weight, bias)
     with torch.autocast(x.device.type, enabled=False):  # the dtype of x is the dtype of the result
-        return _choose(backend, x, weight).run(x, weight, bias)
+        return BACKENDS[choose_backend(x, weight, backend)].run(x, weight, bias)
 
 
-def _choose(name: str, x: Tensor, weight: Tensor) -> Backend:
-    """The back-end asked for, or the first that takes the call."""
-    if name != "auto" and name not in BACKENDS:
-        raise BackendError(f"unknown back-end {name!r}; use one of auto, {', '.join(BACKENDS)}")
-    candidates = BACKENDS if name == "auto" else {name: BACKENDS[name]}
+def conv_shared(
+    x: Tensor, weight: Tensor, index: Tensor, bias: Tensor | None = None, *, backend: str = "auto"
+) -> Tensor:
+    """:func:`conv_nd` with a kernel whose taps share weights: ``conv_nd(x, weight[..., index], bias)``.
+
+    The same numbers; with compiled kernels the gradient of the weights takes less time than that of every tap.
+
+    Args:
+        x: ``[b, c_in, d1, …, dN]``.
+        weight: ``[c_out, c_in, n]``.
+        index: ``[k1, …, kN]``, the number of each tap's weight.
+        bias: ``[c_out]`` or nothing.
+        backend: see :func:`conv_nd`, as for what is raised.
+
+    Example:
+        >>> weight, index = torch.tensor([[[1.0, 10.0]]]), torch.tensor([0, 1, 0])
+        >>> conv_shared(torch.tensor([[[1.0, 2.0, 4.0]]]), weight, index).tolist()
+        [[[12.0, 25.0, 42.0]]]
+    """
+    kernel = native.expand(weight, index)
+    _check(x, kernel, bias)
+    with torch.autocast(x.device.type, enabled=False):
+        chosen = choose_backend(x, kernel, backend)
+        if chosen == "native":
+            return native.conv_shared(x, weight, index, bias)
+        return BACKENDS[chosen].run(x, kernel, bias)
+
+
+def conv_rows(x: Tensor, weight: Tensor, bias: Tensor | None, rows: slice, *, backend: str = "auto") -> Tensor:
+    """Some rows of :func:`conv_nd`, along the first of the last four dimensions, without gradients.
+
+    Compiled kernels compute these rows only: a large input can be cut into pieces that overlap, at no more work.
+
+    Args:
+        x: as in :func:`conv_nd`, with at least four dimensions.
+        weight: as there.
+        bias: as there.
+        rows: which, from a start to a stop within ``x``.
+        backend: as there.
+
+    Example:
+        >>> x, weight = torch.rand(1, 1, 6, 4, 3, 5), torch.rand(1, 1, 3, 3, 3, 3)
+        >>> torch.allclose(conv_rows(x, weight, None, slice(2, 4)), conv_nd(x, weight)[:, :, 2:4])
+        True
+    """
+    _check(x, weight, bias)
+    with torch.no_grad(), torch.autocast(x.device.type, enabled=False):
+        chosen = choose_backend(x, weight, backend)
+        if chosen == "native":
+            return native.conv_rows(x, weight, bias, rows)
+        return BACKENDS[chosen].run(x, weight, bias).narrow(-4, rows.start, rows.stop - rows.start)
+
+
+def choose_backend(x: Tensor, weight: Tensor, backend: str = "auto") -> str:
+    """Name of the back-end asked for, or of the fastest that takes the call.
+
+    Raises:
+        BackendError: there is none.
+
+    Example:
+        >>> choose_backend(torch.rand(1, 16, 4, 4, 4, 4), torch.rand(16, 16, 3, 3, 3, 3))
+        'folded'
+    """
+    if backend != "auto" and backend not in BACKENDS:
+        raise BackendError(f"unknown back-end {backend!r}; use one of auto, {', '.join(BACKENDS)}")
+    candidates = list(BACKENDS) if backend == "auto" else [backend]
+    if backend == "auto" and x.dim() == 6 and min(weight.shape[:2]) >= MANY_CHANNELS:
+        candidates.sort(key=lambda name: name != "folded")
     refusals = {}
-    for candidate, backend in candidates.items():
-        refusals[candidate] = backend.refusals(x, weight)
+    for candidate in candidates:
+        refusals[candidate] = BACKENDS[candidate].refusals(x, weight)
         if not refusals[candidate]:
-            return backend
+            return candidate
     reasons = "; ".join(f"{candidate}: {', '.join(why)}" for candidate, why in refusals.items())
     raise BackendError(f"no back-end takes this convolution ({reasons}); convert the tensors")
 

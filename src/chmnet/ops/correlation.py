@@ -103,7 +103,9 @@ def filter_in_place(
     rows = max(1, chunk_bytes // max(1, row_bytes))
     for first in range(0, correlation.shape[2], rows):
         piece = correlation[:, :, first : first + rows]
-        piece *= (piece / best_target[:, :, first : first + rows]) * (piece / best_source)
+        values = piece.float() if piece.dtype == torch.float16 else piece  # products would be lost
+        values = values * ((values / best_target[:, :, first : first + rows]) * (values / best_source))
+        piece.copy_(values)
     return correlation
 
 

@@ -74,6 +74,22 @@ def conv_nd(x: Tensor, weight: Tensor, bias: Tensor | None = None, instructions:
     return _Convolution.apply(x, weight, bias, instructions or instruction_sets()[0])
 
 
+def conv_shared(
+    x: Tensor, weight: Tensor, index: Tensor, bias: Tensor | None = None, instructions: str | None = None
+) -> Tensor:
+    """Convolve with a kernel whose taps share weights; see :func:`chmnet.ops.conv_shared`.
+
+    The gradient of the weights needs no gradient of every tap: where taps that are each other's mirror images, or
+    whole slices of the leading dimensions, share their weights, planes are added up before they are multiplied.
+    """
+    return _SharedConvolution.apply(x, weight, index, bias, instructions or instruction_sets()[0])
+
+
+def conv_rows(x: Tensor, weight: Tensor, bias: Tensor | None, rows: slice) -> Tensor:
+    """Some rows of :func:`conv_nd`, without gradients; see :func:`chmnet.ops.conv_nd.conv_rows`."""
+    return _convolve(x, weight, bias, instruction_sets()[0], rows)
+
+
 class _Convolution(torch.autograd.Function):
     """Convolution and its gradients."""
 
@@ -90,20 +106,63 @@ class _Convolution(torch.autograd.Function):
         wants_x, wants_weight, wants_bias, _ = ctx.needs_input_grad
         of_x = of_weight = of_bias = None
         if wants_x:
-            turned = weight.flip(*range(2, weight.dim())).transpose(0, 1)
-            of_x = _convolve(gradient, turned, None, ctx.instructions)
+            of_x = _input_gradient(weight, gradient, ctx.instructions)
         if wants_weight:
             of_weight = _weight_gradient(x, gradient, weight.shape, ctx.instructions)
         if wants_bias:
-            of_bias = gradient.sum([0, *range(2, gradient.dim())])
+            of_bias = _bias_gradient(gradient)
         return of_x, of_weight, of_bias, None
 
 
-def _convolve(x: Tensor, weight: Tensor, bias: Tensor | None, instructions: str) -> Tensor:
+class _SharedConvolution(torch.autograd.Function):
+    """Convolution with shared weights and its gradients."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, index: Tensor, bias: Tensor | None, instructions: str
+    ) -> Tensor:
+        ctx.save_for_backward(x, weight, index)
+        ctx.instructions = instructions
+        return _convolve(x, expand(weight, index), bias, instructions)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None, Tensor | None, None]:
+        x, weight, index = ctx.saved_tensors
+        wants_x, wants_weight, _, wants_bias, _ = ctx.needs_input_grad
+        of_x = of_weight = of_bias = None
+        if wants_x:
+            of_x = _input_gradient(expand(weight, index), gradient, ctx.instructions)
+        if wants_weight:
+            shape = torch.Size((*weight.shape[:2], *index.shape))
+            of_taps = _weight_gradient(x, gradient, shape, ctx.instructions, index)
+            of_weight = torch.zeros_like(weight).index_add_(2, index.flatten(), of_taps.flatten(2))
+        if wants_bias:
+            of_bias = _bias_gradient(gradient)
+        return of_x, of_weight, None, of_bias, None
+
+
+def expand(weight: Tensor, index: Tensor) -> Tensor:
+    """The kernel ``[c_out, c_in, *taps]`` of weights ``[c_out, c_in, n]`` and the number of each tap's weight."""
+    return weight.index_select(-1, index.flatten()).unflatten(-1, index.shape)
+
+
+def _input_gradient(weight: Tensor, gradient: Tensor, instructions: str) -> Tensor:
+    return _convolve(gradient, weight.flip(*range(2, weight.dim())).transpose(0, 1), None, instructions)
+
+
+def _bias_gradient(gradient: Tensor) -> Tensor:
+    return gradient.sum([0, *range(2, gradient.dim())])
+
+
+def _convolve(
+    x: Tensor, weight: Tensor, bias: Tensor | None, instructions: str, rows: slice | None = None
+) -> Tensor:
     library = _library()
     assert not isinstance(library, str), library
     leading = x.shape[2:-4]
-    output = x.new_empty(x.shape[0], weight.shape[0], *x.shape[2:])
+    first, last = (0, x.shape[-4]) if rows is None else (rows.start, rows.stop)
+    output = x.new_empty(x.shape[0], weight.shape[0], *leading, last - first, *x.shape[-3:])
     library.convolve(
         _channels(x),
         _kernels(weight),
@@ -111,25 +170,45 @@ def _convolve(x: Tensor, weight: Tensor, bias: Tensor | None, instructions: str)
         family=weight.shape[2:-4].numel(),
         bias=x.new_empty(0) if bias is None else _plain(bias).repeat_interleave(leading.numel()),
         result=_channels(output),
+        first=first,
         instructions=instructions,
         threads=torch.get_num_threads(),
     )
     return output
 
 
-def _weight_gradient(x: Tensor, gradient: Tensor, shape: torch.Size, instructions: str) -> Tensor:
+def _weight_gradient(
+    x: Tensor, gradient: Tensor, shape: torch.Size, instructions: str, index: Tensor | None = None
+) -> Tensor:
+    """Gradient of a kernel. With the number of each tap's weight only its sums over a weight's taps are right."""
     library = _library()
-    assert not isinstance(library, str), library
     output = x.new_empty(shape)
+    table, halved = _table(shape[:2], x.shape[2:-4], shape[2:-4]), False
+    assert not isinstance(library, str), library
+    if index is not None:
+        slices = index.reshape(-1, *index.shape[-4:])
+        halved = all(torch.equal(slices, slices.flip(axes)) for axes in ((1, 3), (2, 4)))
+        table = _merged(table, slices)
     library.kernel_gradient(
         _channels(x),
         _channels(gradient),
-        _table(shape[:2], x.shape[2:-4], shape[2:-4]),
+        table,
+        halved=halved,
         result=_kernels(output),
         instructions=instructions,
         threads=torch.get_num_threads(),
     )
     return output
+
+
+def _merged(table: Tensor, slices: Tensor) -> Tensor:
+    """A table in which slices whose taps have the same weights count as the first of them."""
+    family = [next(i for i in range(len(slices)) if torch.equal(slices[i], each)) for each in slices]
+    if family == list(range(len(slices))):
+        return table
+    first = table.new_tensor(family)
+    number = table.div(len(slices), rounding_mode="floor") * len(slices) + first[table % len(slices)]
+    return torch.where(table < 0, table, number)
 
 
 def _channels(x: Tensor) -> Tensor:

@@ -68,7 +68,11 @@ def soft_argmax(
 
 
 def locate(correlation: Float[Tensor, "b 1 hs ws ht wt"], config: TransferConfig = TransferConfig()) -> Located:
-    """:func:`soft_argmax` and the entropy of each match's probabilities, in one pass over the scores."""
+    """:func:`soft_argmax` and the entropy of each match's probabilities, in one pass over the scores.
+
+    Both are at least in single precision: half precision tells scores apart, but not places in a large picture.
+    """
+    dtype = torch.promote_types(correlation.dtype, torch.float32)
     positions, entropies = [], []
     for piece in _pieces(correlation[:, 0]):
         logits = _logits(piece, config)
@@ -78,7 +82,7 @@ def locate(correlation: Float[Tensor, "b 1 hs ws ht wt"], config: TransferConfig
         entropy = -probability.amax(-1).log() - (probability * logits).sum(-1)
         entropies.append(entropy.clamp(min=0) / math.log(max(2, cells)))
         positions.append(_expected_positions(probability.unflatten(-1, piece.shape[-2:])))
-    return Located(torch.cat(positions, 1).to(correlation.dtype), torch.cat(entropies, 1).to(correlation.dtype))
+    return Located(torch.cat(positions, 1).to(dtype), torch.cat(entropies, 1).to(dtype))
 
 
 def _pieces(scores: Float[Tensor, "b hs ws ht wt"]) -> tuple[Tensor, ...]:
