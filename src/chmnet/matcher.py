@@ -128,11 +128,11 @@ class Matcher:
         if isinstance(picture, Features):
             if picture.fingerprint != self.fingerprint:
                 raise InputError("these features were made by another model; extract them with this one")
-            if self.model.target_backbone is not None and picture.branch != branch:
+            if not self.model.sides_alike and picture.branch != branch:
                 raise InputError(f"these are features of a {picture.branch}; extract them with branch={branch!r}")
             return picture
         view = View.of(picture)
-        if self.model.target_backbone is None:
+        if self.model.sides_alike:
             branch = "source"
         size = size or self.image_size
         if cache is None:

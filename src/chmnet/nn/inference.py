@@ -82,7 +82,7 @@ class InferenceHead(MatchingHead):
     def __init__(self, head: MatchingHead) -> None:
         nn.Module.__init__(self)
         self.config, self.in_channels, self.width = head.config, head.in_channels, head.width
-        self.scales, self.over_scales = head.scales, head.over_scales
+        self.scales, self.over_scales, self.rotations = head.scales, head.over_scales, head.rotations
         self.projections = nn.ModuleList()
         for projection, scale in zip(head.projections, head.scales, strict=False):  # or no projections
             assert isinstance(projection, nn.Conv2d)
@@ -94,7 +94,7 @@ class InferenceHead(MatchingHead):
         self.fine = None if head.fine is None else _fast_branch(head.fine)
 
     def forward(
-        self, source: Float[Tensor, "b c hs ws"], target: Float[Tensor, "b c ht wt"]
+        self, source: Float[Tensor, "b c hs ws"], target: Float[Tensor, "b d ht wt"]
     ) -> Float[Tensor, "b 1 HS WS HT WT"]:
         """As the exact head; both sides go through the projections together, where they have one size."""
         if source.shape != target.shape:
@@ -123,12 +123,15 @@ class InferenceHead(MatchingHead):
         with torch.autocast(source.levels[0].device.type, enabled=False):
             winners: list[Tensor] | None = [] if scales and self.over_scales else None
             fine_source, fine_target = self.fine_size(source.size), self.fine_size(target.size)
-            # No name for the votes here: they are gone as soon as the finer grid is made.
-            coarse = resize_correlation(
-                self.vote_over_scales(self.correlate(source, target), winners), fine_source, target.size
-            )
-            levels = self.fine_levels(source, target)
-            scores = self._score_in_pieces(coarse, fine_target, chunk_bytes, levels)
+            if len(self.rotations) > 1:
+                scores = self.match_turned(source, target, winners)
+            else:
+                # No name for the votes here: they are gone as soon as the finer grid is made.
+                coarse = resize_correlation(
+                    self.vote_over_scales(self.correlate(source, target), winners), fine_source, target.size
+                )
+                levels = self.fine_levels(source, target)
+                scores = self._score_in_pieces(coarse, fine_target, chunk_bytes, levels)
             if filtered and self.config.output.mutual_filter:
                 scores = filter_in_place(scores, chunk_bytes)
         return scores, winners[0] if winners else None
@@ -173,6 +176,7 @@ class ExpandedVote(nn.Module):
         super().__init__()
         self.backend: str = layer.backend
         self.taps: str = layer.taps
+        self.scale_borders: str = layer.scale_borders
         self.expanded = nn.Parameter(layer.kernel().detach(), requires_grad=False)
         self.bias: nn.Parameter | None = layer.bias
 
@@ -182,7 +186,7 @@ class ExpandedVote(nn.Module):
 
     def forward(self, correlation: Tensor) -> Tensor:
         """Vote, as the layer does."""
-        return vote(correlation, self.expanded, self.bias, self.backend, self.taps)
+        return vote(correlation, self.expanded, self.bias, self.backend, self.taps, self.scale_borders)
 
 
 def _fast_vote(layer: nn.Module) -> nn.Module:
