@@ -40,6 +40,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "iso-4d": {"correlation": _ONE_SCALE, "matching": _ISO},
     "full-4d": {"correlation": _ONE_SCALE, "matching": _FULL},
     "psi-6d-sparse": {"correlation": {"keep_top": 10}},
+    # What the 6D vote hears beyond its scales.
+    "psi-6d-scale-present": {"matching": {"scale_borders": "present"}},
     # Table 3: parts replaced or removed.
     "rhm": {"matching": {"kind": "regularised-hough"}},
     "without-last-vote": {"matching": {"last_layer": False}},
