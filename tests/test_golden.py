@@ -105,6 +105,20 @@ def test_kernel_and_layer(golden: Golden, scale: int | None) -> None:
         assert_close(built(values(f"{prefix}.input")), values(f"{prefix}.output"), 1e-5)
 
 
+def test_votes_in_favour_elect_the_middle_scale_in_the_authors_code(golden: Golden) -> None:
+    """Random correlations, no vote against: beyond the scales lies nothing, in the authors' output too."""
+    kind, values, names = golden
+    if values("chm6d.kernel").min() < 0:
+        assert kind != "full"
+        return
+    present = layer(kind, values, names, 3)
+    present.scale_borders = "present"
+    with torch.no_grad():
+        votes = values("chm6d.output"), present(values("chm6d.input"))
+        theirs, ours = ((each[:, 0].flatten(1, 2).argmax(1) == 4).double().mean() for each in votes)
+    assert theirs > 0.99 > 0.1 > ours
+
+
 def test_correlation_over_scales(golden: Golden) -> None:
     head = reference_head(*golden)
     values = golden[1]

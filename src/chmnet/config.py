@@ -68,8 +68,18 @@ class CorrelationConfig(TomlConfig):
     keep_top: int = 0
     """Sparse correlation: only this many best matches of each position stay (the paper's K = 10); 0: all."""
 
+    rotations: tuple[float, ...] = (0.0,)
+    """Degrees, counter-clockwise, that the target is seen turned by; 0 comes first. With several, each match has
+    the score of its best turn; see :mod:`chmnet.nn.turned`. The paper has none (0 alone)."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not 1 <= len(self.rotations) <= 36 or self.rotations[0] != 0:
+            raise ConfigError(f"rotations must be 1 to 36 numbers, first of them 0, got {list(self.rotations)}")
+        for degrees in self.rotations:
+            check_range("rotations", degrees, above=-360, maximum=360)
+        if len({round(degrees % 360, 3) % 360 for degrees in self.rotations}) < len(self.rotations):
+            raise ConfigError(f"rotations must differ, got {list(self.rotations)}")
         if not 1 <= len(self.scales) <= 9:
             raise ConfigError(f"scales must be 1 to 9 numbers, got {len(self.scales)}")
         for scale in self.scales:
@@ -94,6 +104,11 @@ class HoughConfig(TomlConfig):
     source or target is the centre, in position at all pairs of scales, or in position and scale at once."""
     spatial_window: int = 5
     scale_window: int = 3
+    scale_borders: Literal["zero", "present", "replicate"] = "zero"
+    """What votes hear beyond the first and the last scale: nothing (the paper and the authors' code); nothing, but
+    divided by the share of scale pairs that there are; or the nearest scale."""
+    rotation_window: int = 1
+    """Of the first vote over ``correlation.rotations``; 1: every turn votes by itself."""
     channels: int = 1
     """Channels between the first and the last Hough layer."""
 
@@ -101,6 +116,7 @@ class HoughConfig(TomlConfig):
         super().__post_init__()
         _check_window("spatial_window", self.spatial_window)
         _check_window("scale_window", self.scale_window)
+        _check_window("rotation_window", self.rotation_window)
         check_range("channels", self.channels, minimum=1, maximum=1024)
         if self.channels > 1 and not self.last_layer:
             raise ConfigError(
@@ -271,6 +287,8 @@ class ModelConfig(TomlConfig):
                 f"image_size and upsample make a grid of {cells} positions, more than {MAX_CELLS}; "
                 "all pairs of them would not fit into memory"
             )
+        if len(self.correlation.rotations) > 1 and self.fine.layers:
+            raise ConfigError("a fine branch sees no turned targets; set correlation.rotations = [0.0]")
         if self.matching.kind == "consensus" and len(self.correlation.scales) > 1:
             raise ConfigError("consensus works on one scale; set correlation.scales = [1.0]")
         if self.fine.layers and not (isinstance(self.matching, HoughConfig) and self.matching.last_layer):

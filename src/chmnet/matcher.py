@@ -129,7 +129,7 @@ class Matcher:
         if isinstance(picture, Features):
             if picture.fingerprint != self.fingerprint:
                 raise InputError("these features were made by another model; extract them with this one")
-            if self.model.target_backbone is not None and picture.branch != branch:
+            if not self.model.sides_alike and picture.branch != branch:
                 raise InputError(f"these are features of a {picture.branch}; extract them with branch={branch!r}")
             return picture
         return self._extract_all([View.of(picture)], branch, cache, owner, size or self.image_size)[0]
@@ -138,7 +138,7 @@ class Matcher:
         self, views: Sequence[View], branch: str, cache: FeatureCache[Features] | None, owner: str, size: Size
     ) -> list[Features]:
         """Features of several views at one size: those that the cache does not know are computed together."""
-        if self.model.target_backbone is None:
+        if self.model.sides_alike:
             branch = "source"
         if cache is None:
             return self._compute(views, branch, size)

@@ -148,7 +148,8 @@ def likeness_gain(source: Features, target: Features, other: Features) -> float:
 
 def _most_alike(source: Features, target: Features) -> Float[Tensor, " cells"]:
     """The largest cosine of each position of the source's finest level with any of the target's."""
-    cosines = cosine_correlation(source.levels[-1].float(), target.levels[-1].float())
+    finest = len(source.levels) - 1  # behind it a target may have those of turned views
+    cosines = cosine_correlation(source.levels[finest].float(), target.levels[finest].float())
     return cosines.flatten(4).amax(-1).flatten()
 
 

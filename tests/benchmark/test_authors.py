@@ -114,3 +114,14 @@ def test_unknown_branch() -> None:
     model = CHMNet(ModelConfig(backbone=BackboneConfig("resnet18"))).eval()
     with pytest.raises(InputError, match="branch must be source or target, got 'left'"):
         Baseline(model).features(torch.rand(1, 3, 32, 32), "left")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"matching": {"scale_borders": "present"}}, {"correlation": {"rotations": [0.0, 90.0]}}],
+    ids=["scale borders", "rotations"],
+)
+def test_what_the_authors_do_not_have_is_refused(changes: dict[str, dict[str, object]]) -> None:
+    head = MatchingHead(ModelConfig.preset("paper", **changes), in_channels=8)
+    with pytest.raises(InputError, match="the authors' way has no"):
+        BaselineHead(head)

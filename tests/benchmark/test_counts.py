@@ -7,7 +7,7 @@ import torch
 
 from chmnet.benchmark import count_multiply_adds, count_parameters
 from chmnet.benchmark.counts import STAGES, scale_pairs_in_reach
-from chmnet.config import BackboneConfig
+from chmnet.config import BackboneConfig, ModelConfig
 from chmnet.nn.chmnet import CHMNet
 from tests.flat import flat_config
 
@@ -100,3 +100,25 @@ def test_separate_backbones_count_twice() -> None:
 def test_consensus_parameters_leave_biases_out() -> None:
     counts = count_parameters(model_of(matching="consensus", consensus_channels=(3, 1)))
     assert counts["votes"] == 5**4 * (3 + 3)
+
+
+@pytest.mark.parametrize("window", [1, 3])
+def test_every_turn_is_a_target_of_its_own(window: int) -> None:
+    with torch.device("meta"):
+        plain, turning = (
+            CHMNet(
+                ModelConfig.preset(
+                    "paper",
+                    backbone=BackboneConfig("resnet18"),
+                    correlation={"rotations": rotations},
+                    matching={"rotation_window": window if len(rotations) > 1 else 1},
+                )
+            )
+            for rotations in ([0.0], [0.0, 90.0, 180.0, 270.0])
+        )
+    one, four = (count_multiply_adds(model, (64, 64)) for model in (plain, turning))
+    for stage in ("backbone", "pyramid"):  # the source is seen once
+        assert four[stage] == one[stage] * 5 / 2
+    assert four["correlation"] == 4 * one["correlation"]
+    assert four["first vote"] == 4 * window * one["first vote"]
+    assert four["last vote"] == 4 * one["last vote"]

@@ -8,7 +8,7 @@ import torch
 from PIL import Image, ImageDraw
 
 from chmnet.errors import InputError
-from chmnet.experiments import clutter, learned_kernels, multiple, qualitative, scales
+from chmnet.experiments import clutter, learned_kernels, multiple, qualitative, rotation, scales
 from chmnet.experiments.store import ExamplePair, Store
 from chmnet.matcher import Matcher
 from chmnet.nn.taps import tap_groups
@@ -42,13 +42,23 @@ def test_clutter_in_quick_mode(quick: QuickRuns) -> None:
 def test_shares_of_scales_sum_up(quick: QuickRuns) -> None:
     figures = quick("scales").record()["figures"]
     assert figures["scales"] == pytest.approx([2**-0.5, 1, 2**0.5])
-    (row,) = (row for benchmarks in figures["rows"].values() for row in benchmarks.values())
-    for kind in ("keypoints", "positions"):
-        shares = np.array(row[kind])
-        assert shares.shape == (3, 3)
-        assert shares.min() >= 0
-        assert shares.sum() == pytest.approx(1, abs=1e-3)
-    assert row["pairs"] == 6
+    assert {"trained", "trained with present", "Hough prior, untrained"} <= figures["rows"].keys()
+    for benchmarks in figures["rows"].values():
+        (row,) = benchmarks.values()
+        for kind in ("keypoints", "positions"):
+            shares = np.array(row[kind])
+            assert shares.shape == (3, 3)
+            assert shares.min() >= 0
+            assert shares.sum() == pytest.approx(1, abs=1e-3)
+        assert row["pairs"] == 6
+    assert figures["pck"].keys() == scales.VARIANTS.keys()
+
+
+def test_votes_in_favour_elect_the_middle_by_construction(quick: QuickRuns) -> None:
+    rows = quick("scales").record()["figures"]["rows"]
+    (equal,) = rows["equal votes, untrained"].values()
+    (present,) = rows["Hough prior, present"].values()
+    assert equal["positions"][1][1] > 0.95 > 0.5 > present["positions"][1][1]
 
 
 def test_shares_are_of_the_whole() -> None:
@@ -60,16 +70,47 @@ def test_kinds_of_scale_pairs() -> None:
     shares = [[0.1, 0.2, 0.0], [0.05, 0.4, 0.05], [0.0, 0.0, 0.2]]
     even = np.full((3, 3), 1 / 9).tolist()
     row = {"pairs": 7, "keypoints": shares, "positions": even}
-    (table,) = scales.tables({"scales": [0.7, 1.0, 1.4], "rows": {"model": {"set": row}}})
+    pck = {"model": {"set": {"0.05": 12.34, "0.1": 50.0}}}
+    table, second = scales.tables({"scales": [0.7, 1.0, 1.4], "rows": {"model": {"set": row}}, "pck": pck})
+    assert (second.headings, second.rows) == (["network", "set @0.05", "set @0.1"], [["model", "12.3", "50.0"]])
     assert table.rows == [["model", "set", "7", "40.0", "30.0", "30.0", "11.1", "22.2", "66.7"]]
 
 
 def test_pairs_are_spread_over_the_list(store: Store) -> None:
     pairs = store.pairs("synthetic")
-    assert scales._spread(pairs, 2) == [pairs[0], pairs[-1]]
-    assert scales._spread(pairs, 100) == pairs
-    chosen = [pairs.index(pair) for pair in scales._spread(pairs * 10, 7)]
+    assert scales.spread_pairs(pairs, 2) == [pairs[0], pairs[-1]]
+    assert scales.spread_pairs(pairs, 100) == pairs
+    chosen = [pairs.index(pair) for pair in scales.spread_pairs(pairs * 10, 7)]
     assert len(chosen) == 7
+
+
+# ---------------------------------------------------------------- rotation
+
+
+@pytest.mark.slow
+def test_turned_pairs_in_quick_mode(quick: QuickRuns) -> None:
+    rows = quick("rotation").record()["figures"]["rows"]
+    for row in rows.values():
+        assert list(row["pck"]) == [str(angle) for angle in rotation.ANGLES]
+        for values in row["pck"].values():
+            assert 0 <= values["0.05"] <= values["0.1"] <= 100
+    for title in (rotation.TURNING, rotation.HEARING):
+        assert rows[title]["pck"]["180"]["0.1"] > rows[rotation.PLAIN]["pck"]["180"]["0.1"]
+        assert rows[title]["multiply_adds"] > 1.5 * rows[rotation.PLAIN]["multiply_adds"]
+
+
+def test_mean_and_standard_error() -> None:
+    assert rotation._mean_and_error(np.array([0.1, 0.3])) == [20.0, 10.0]
+
+
+def test_turned_pairs_beside_each_other() -> None:
+    pck = {"0": {"0.05": 30.0, "0.1": 60.04}, "90": {"0.05": 1.0, "0.1": 2.0}}
+    row = {"pck": pck, "multiply_adds": 2_340_000_000, "seconds": 0.256}
+    figures = {"rows": {rotation.TURNING: row, rotation.SEARCH: row}, "over_search": {"90": [12.3, 4.0]}}
+    first, second = rotation.tables(figures)
+    assert first.rows[0] == [rotation.TURNING, "30.0 / 60.0", "1.0 / 2.0", "2.3", "0.26"]
+    assert first.rows[1][3] == "–"
+    assert second.rows[0][1:] == ["+12.3 ± 4.0"]
 
 
 # ---------------------------------------------------------------- learned kernels

@@ -26,6 +26,7 @@ DIFFERENCES: dict[str, dict[str, Any]] = {
     **{f"{sharing}-6d": changes for sharing, changes in SHARING.items()},
     **{f"{sharing}-4d": ONE_SCALE | changes for sharing, changes in SHARING.items()},
     "psi-6d-sparse": {"correlation.keep_top": 10},
+    "psi-6d-scale-present": {"matching.scale_borders": "present"},
     "rhm": {"matching.kind": "regularised-hough"},
     "without-last-vote": {"matching.last_layer": False},
     "without-votes": {"matching.kind": "none"},

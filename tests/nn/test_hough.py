@@ -239,3 +239,67 @@ def test_window_of_the_paper_keeps_symmetries() -> None:
     layer = random_layer("psi", 3, spatial=5)
     for transformation in (exchange, turn_both, flip_both):
         assert violation(layer, transformation, correlation) < 1e-10
+
+
+# ---------------------------------------------------------------- beyond the first and the last scale
+
+
+def beyond(correlation: Tensor, margin: int) -> Tensor:
+    """The correlation with its first and last scales repeated on both sides."""
+    places = torch.arange(-margin, correlation.shape[2] + margin).clamp(0, correlation.shape[2] - 1)
+    return correlation.index_select(2, places).index_select(3, places)
+
+
+@pytest.mark.parametrize("taps", ["dense", "center-pivot", "center-pivot-joint"])
+@pytest.mark.parametrize("window", [3, 5])
+def test_scales_beyond_the_last_are_replicated(taps: str, window: int) -> None:
+    layer = HoughMatching(3, window, taps=taps, out_channels=2, scale_borders="replicate").double()
+    torch.nn.init.normal_(layer.weight, generator=torch.Generator().manual_seed(0))
+    torch.nn.init.constant_(layer.bias, 0.3)
+    correlation = random_correlation(3, 1, 4, 3, 4, 5).requires_grad_()
+    margin = window // 2
+    expected = conv_nd(beyond(correlation, margin), layer.kernel(), layer.bias, backend="reference")
+    inner = slice(margin, -margin)
+    torch.testing.assert_close(layer(correlation), expected[:, :, inner, inner])
+    torch.testing.assert_close(
+        torch.autograd.grad(layer(correlation).square().sum(), correlation),
+        torch.autograd.grad(expected[:, :, inner, inner].square().sum(), correlation),
+    )
+
+
+@pytest.mark.parametrize("scale", [3, 5])
+def test_votes_are_divided_by_the_share_of_scale_pairs_that_there_are(scale: int) -> None:
+    """Of 9 pairs a corner of 3 scales has 4, an edge 6; of 25 in a window of 5 over 3 scales all have 9."""
+    plain, present = (random_layer("psi", scale, seed=1) for _ in range(2))
+    present.scale_borders = "present"
+    correlation = random_correlation(3, 1, 4, 4, 4, 4)
+    there = [2, 3, 2] if scale == 3 else [3, 3, 3]
+    shares = torch.tensor([[a * b / scale**2 for b in there] for a in there], dtype=torch.float64)
+    votes = (plain(correlation) - plain.bias) / shares.view(1, 1, 3, 3, 1, 1, 1, 1) + plain.bias
+    torch.testing.assert_close(present(correlation), votes)
+
+
+def test_only_without_scales_beyond_the_last_the_middle_hears_most() -> None:
+    """All matches alike and all votes in favour: the middle pair wins by construction, or none does."""
+    found = {}
+    for borders in ("zero", "present", "replicate"):
+        layer = HoughMatching(3, 3, "iso", scale_borders=borders).double()
+        torch.nn.init.ones_(layer.weight)
+        with torch.no_grad():
+            layer.weight.mul_(layer.count)
+        votes = layer(torch.ones(1, 1, 3, 3, 3, 3, 3, 3, dtype=torch.float64))[0, 0, :, :, 1, 1, 1, 1]
+        found[borders] = (votes / votes.max() * 9).detach().round().int().tolist()
+    assert found["zero"] == [[4, 6, 4], [6, 9, 6], [4, 6, 4]]
+    assert found["present"] == found["replicate"] == [[9] * 3] * 3
+
+
+def test_scale_borders_of_another_name_are_refused() -> None:
+    with pytest.raises(InputError, match="zero, present, replicate"):
+        HoughMatching(3, 3, scale_borders="wrap")
+
+
+def test_without_scales_there_are_no_borders() -> None:
+    plain, present = random_layer("psi", None), random_layer("psi", None)
+    present.scale_borders = "present"
+    correlation = random_correlation(None, 0, 3, 3, 3, 3)
+    assert torch.equal(plain(correlation), present(correlation))

@@ -150,6 +150,8 @@ class BaselineHead(nn.Module):
 
     def __init__(self, head: MatchingHead) -> None:
         super().__init__()
+        if len(head.rotations) > 1:
+            raise InputError("the authors' way has no scale_borders but zero, and no turned targets")
         self.config, self.scales, self.over_scales = head.config, head.scales, head.over_scales
         self.projections = nn.ParameterList(
             _copy(parameter) for name, parameter in head.named_parameters() if name.startswith("projections.")
@@ -257,6 +259,8 @@ class Baseline(nn.Module):
 def plain_vote(layer: nn.Module) -> nn.Module:
     """A vote with the same weights, convolved as in appendix B."""
     if isinstance(layer, HoughMatching):
+        if layer.scale_borders != "zero" or layer.rotation is not None:
+            raise InputError("the authors' way has no scale_borders but zero, and no turned targets")
         return AppendixBVote(layer)
     if isinstance(layer, NeighbourhoodConsensus):
         return AppendixBConsensus(layer)

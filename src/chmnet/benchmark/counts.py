@@ -11,6 +11,7 @@ from chmnet.geometry import Size
 from chmnet.nn.backbones import feature_grid
 from chmnet.nn.chmnet import CHMNet, MatchingHead
 from chmnet.nn.hough import HoughMatching
+from chmnet.nn.turned import TurningVote
 from chmnet.nn.voting import NeighbourhoodConsensus
 from chmnet.ops.correlation import level_size
 
@@ -71,7 +72,7 @@ def count_multiply_adds(model: CHMNet, source_size: Size, target_size: Size | No
     sizes = (source_size, target_size or source_size)
     counts = dict.fromkeys(STAGES, 0)
     of_size = {size: _backbone_multiply_adds(model, size) for size in set(sizes)}  # equal sizes are counted once
-    counts[BACKBONE] = sum(of_size[size] for size in sizes)
+    counts[BACKBONE] = of_size[sizes[0]] + len(model.head.rotations) * of_size[sizes[1]]
     counts.update(count_head_multiply_adds(model.head, model.backbone.channels, *map(feature_grid, sizes)))
     counts["total"] = sum(counts.values())
     return counts
@@ -93,10 +94,11 @@ def count_head_multiply_adds(
         [math.prod(level_size(grid, scale)) for scale in head.scales] for grid in (source_grid, target_grid)
     )
     projected = 9 * in_channels * channels if config.correlation.reduction else 0
-    matches = math.prod(source_grid) * math.prod(target_grid)
+    turns = len(head.rotations)  # each is another target
+    matches = turns * math.prod(source_grid) * math.prod(target_grid)
     counts = {
-        PYRAMID: projected * (sum(source_cells) + sum(target_cells)),
-        CORRELATION: channels * sum(source_cells) * sum(target_cells),
+        PYRAMID: projected * (sum(source_cells) + turns * sum(target_cells)),
+        CORRELATION: turns * channels * sum(source_cells) * sum(target_cells),
         FIRST_VOTE: _vote_multiply_adds(head.first, matches, len(head.scales)),
         LAST_VOTE: _vote_multiply_adds(head.last, matches * config.output.upsample**4, 1),
     }
@@ -113,6 +115,8 @@ def count_head_multiply_adds(
 def _vote_multiply_adds(layer: nn.Module, matches: int, scales: int) -> int:
     if isinstance(layer, HoughMatching):
         taps = (layer.groups.index >= 0).double().sum((-4, -3, -2, -1))  # of each pair of scale and rotation steps
+        if isinstance(layer, TurningVote):
+            taps = taps.sum((-2, -1))  # it hears all turns of its window
         for window in taps.shape:
             reached = [max(0, scales - abs(tap - window // 2)) for tap in range(window)]
             taps = torch.tensor(reached, dtype=taps.dtype) @ taps  # each axis in turn

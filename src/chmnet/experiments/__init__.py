@@ -9,6 +9,7 @@ MODULES = {
     "channels": "channels",
     "clutter": "clutter",
     "scales": "scales",
+    "rotation": "rotation",
     "learned-kernels": "learned_kernels",
     "multiple": "multiple",
     "qualitative": "qualitative",

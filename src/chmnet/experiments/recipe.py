@@ -44,6 +44,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "pivot-6d": {"matching": {"taps": "center-pivot"}},
     "pivot-6d-joint": {"matching": {"taps": "center-pivot-joint"}},
     "pivot-4d": {"correlation": _ONE_SCALE, "matching": {"taps": "center-pivot"}},
+    # What the 6D vote hears beyond its scales.
+    "psi-6d-scale-present": {"matching": {"scale_borders": "present"}},
     # Table 3: parts replaced or removed.
     "rhm": {"matching": {"kind": "regularised-hough"}},
     "without-last-vote": {"matching": {"last_layer": False}},

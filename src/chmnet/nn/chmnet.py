@@ -1,10 +1,9 @@
 """The network: features → correlation over scales → vote → best scales → finer grid → vote → correlation."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from einops import rearrange
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
@@ -16,6 +15,7 @@ from chmnet.nn.facing import Facing
 from chmnet.nn.fine import FineBranch
 from chmnet.nn.foreground import Foreground
 from chmnet.nn.hough import HoughMatching
+from chmnet.nn.turned import TurningVote, turned_images, turned_target, with_neighbours
 from chmnet.nn.voting import NeighbourhoodConsensus, RegularisedHoughMatching
 from chmnet.ops.correlation import (
     cosine_correlation,
@@ -32,7 +32,7 @@ class Pyramid(NamedTuple):
     """Features of a batch of images at several scales."""
 
     levels: list[Tensor]
-    """``b c h_i w_i`` for each scale; with a fine branch its level comes last."""
+    """``b c h_i w_i`` for each scale; then those of turned views; with a fine branch its level comes last."""
     size: Size
     """(height, width) of the feature grid itself, to which correlations of all scales are brought."""
 
@@ -60,6 +60,7 @@ class MatchingHead(nn.Module):
         super().__init__()
         self.config, self.in_channels = config, in_channels
         self.scales = config.correlation.scales
+        self.rotations = config.correlation.rotations
         self.over_scales = len(self.scales) > 1
         self.projections = nn.ModuleList()
         width = in_channels
@@ -79,9 +80,15 @@ class MatchingHead(nn.Module):
         if isinstance(matching, HoughConfig):
             scale = matching.scale_window if self.over_scales else None
             window, channels = matching.spatial_window, matching.channels
-            first = HoughMatching(
-                window, scale, matching.first_sharing, 1, channels, backend=backend, taps=matching.taps
-            )
+            options: dict[str, Any] = {
+                "backend": backend,
+                "taps": matching.taps,
+                "scale_borders": matching.scale_borders,
+            }
+            first = HoughMatching(window, scale, matching.first_sharing, 1, channels, **options)
+            if matching.rotation_window > 1:
+                turns = matching.rotation_window
+                first = TurningVote(window, scale, matching.first_sharing, turns, out_channels=channels, **options)
             first.reset_parameters()  # drawn a second time, as in version 0.1: a seed gives the same network
             if not matching.last_layer:
                 return first, nn.Identity()
@@ -97,7 +104,7 @@ class MatchingHead(nn.Module):
         return nn.Identity(), nn.Identity()
 
     def forward(
-        self, source: Float[Tensor, "b c hs ws"], target: Float[Tensor, "b c ht wt"]
+        self, source: Float[Tensor, "b c hs ws"], target: Float[Tensor, "b d ht wt"]
     ) -> Float[Tensor, "b 1 HS WS HT WT"]:
         """Match two batches of feature maps, on grids ``upsample`` times finer than theirs.
 
@@ -110,10 +117,13 @@ class MatchingHead(nn.Module):
         with torch.autocast(features.device.type, enabled=False):
             if (parameter := next(self.parameters(), None)) is not None:
                 features = features.to(parameter.dtype)
-            features, packed = features.tensor_split([self.in_channels], dim=1)
+            view, packed = features.tensor_split([self.in_channels], dim=1)
+            views = [view] if self.fine is not None else features.split(self.in_channels, dim=1)
             size = (features.shape[2], features.shape[3])
             levels = [
-                self.level(features, number, level_size(size, scale)) for number, scale in enumerate(self.scales)
+                self.level(view, number, level_size(size, scale))
+                for view in views
+                for number, scale in enumerate(self.scales)
             ]
             if self.fine is not None:
                 levels.append(self.fine.level(levels[self.nearest], packed))
@@ -143,18 +153,43 @@ class MatchingHead(nn.Module):
         """
         with torch.autocast(source.levels[0].device.type, enabled=False):
             winners: list[Tensor] | None = [] if scales and self.over_scales else None
-            # No name for the votes here: they are gone as soon as the finer grid is made.
-            scores = self.score(
-                resize_correlation(
-                    self.vote_over_scales(self.correlate(source, target), winners),
-                    self.fine_size(source.size),
-                    self.fine_size(target.size),
-                ),
-                self.fine_levels(source, target),
-            )
+            if len(self.rotations) > 1:
+                scores = self.match_turned(source, target, winners)
+            else:
+                # No name for the votes here: they are gone as soon as the finer grid is made.
+                scores = self.score(
+                    resize_correlation(
+                        self.vote_over_scales(self.correlate(source, target), winners),
+                        self.fine_size(source.size),
+                        self.fine_size(target.size),
+                    ),
+                    self.fine_levels(source, target),
+                )
             if filtered and self.config.output.mutual_filter:
                 scores = mutual_nearest_neighbour_filter(scores)
         return scores, winners[0] if winners else None
+
+    def match_turned(
+        self, source: Pyramid, target: Pyramid, winners: list[Tensor] | None
+    ) -> Float[Tensor, "b 1 HS WS HT WT"]:
+        """The scores of each match in the turned target in which it is best; winners are those of the first."""
+        number = len(self.scales)
+        views = [
+            Pyramid(target.levels[first : first + number], target.size)
+            for first in range(0, len(target.levels), number)
+        ]
+        if len(views) != len(self.rotations):
+            raise InputError(f"features of {len(views)} turned views, not of {len(self.rotations)}: of a source?")
+        correlations = [self.correlate(source, view) for view in views]
+        matching, best = self.config.matching, None
+        window = matching.rotation_window if isinstance(matching, HoughConfig) else 1
+        for place, degrees in enumerate(self.rotations):
+            votes = self.vote_over_scales(with_neighbours(correlations, self.rotations, place, window), winners)
+            sizes = self.fine_size(source.size), self.fine_size(target.size)
+            scores = turned_target(self.score(resize_correlation(votes, *sizes)), -degrees)
+            best = scores if best is None else torch.maximum(best, scores)
+        assert best is not None
+        return best
 
     def correlate(self, source: Pyramid, target: Pyramid) -> Float[Tensor, "b 1 ss st hs ws ht wt"]:
         """Correlation of all scale pairs (equations 6 and 7), without scales one pair."""
@@ -185,25 +220,28 @@ class MatchingHead(nn.Module):
 
     def vote_over_scales(
         self,
-        correlation: Float[Tensor, "b 1 ss st hs ws ht wt"],
+        correlation: Float[Tensor, "b n ss st hs ws ht wt"],
         winners: list[Tensor] | None = None,
         rows: slice | None = None,
     ) -> Float[Tensor, "b c rows ws ht wt"]:
         """First vote, then the best scale pair of each match. The sigmoid comes last: it keeps the order.
 
         Args:
-            correlation: of all scale pairs.
+            correlation: of all scale pairs; n channels where turns hear their neighbours.
             winners: takes the number of the winning pair of each match, if it is asked for.
             rows: of the source to compute, by a vote made for inference; ``None``: all.
         """
         kind = self.config.matching.kind
+        if isinstance(self.config.matching, HoughConfig) and correlation.shape[1] == 1:
+            beside = self.config.matching.rotation_window // 2  # one turn alone has no neighbours
+            correlation = F.pad(correlation, [0, 0] * (correlation.dim() - 2) + [beside, beside])
         if self.over_scales:
             votes = voted(self.first, correlation, rows)
             if winners is not None:
                 winners.append(votes.amax(1).flatten(1, 2).argmax(1))
             scores = votes.amax((2, 3))
         else:
-            scores = rearrange(correlation, "b c 1 1 ... -> b c ...")
+            scores = correlation[:, :, 0, 0]
             if kind == "consensus":
                 scores = mutual_nearest_neighbour_filter(scores)
             scores = voted(self.first, scores, rows)
@@ -294,16 +332,25 @@ class CHMNet(nn.Module):
     def features(self, images: Tensor, branch: str = "source") -> Float[Tensor, "b c h w"]:
         """Features of images ``b 3 h w`` (RGB, 0 … 1), on the stride-16 grid, those of early layers packed behind.
 
+        Those of turned targets stand behind those of the target itself.
+
         Args:
             images: any height and width.
-            branch: ``"source"`` or ``"target"``; only separate branches tell them apart.
+            branch: ``"source"`` or ``"target"``; only separate branches, or rotations, tell them apart.
         """
         check_images(images)
         if branch not in ("source", "target"):
             raise InputError(f"branch must be source or target, got {branch!r}")
-        if branch == "target" and self.target_backbone is not None:
-            return self.target_backbone(images)
-        return self.backbone(images)
+        if branch == "source":
+            return self.backbone(images)
+        backbone = self.target_backbone or self.backbone
+        views = (turned_images(images, degrees) if degrees else images for degrees in self.head.rotations)
+        return torch.cat([backbone(view) for view in views], dim=1)
+
+    @property
+    def sides_alike(self) -> bool:
+        """Whether features of an image are the same as source and as target."""
+        return self.target_backbone is None and len(self.head.rotations) == 1
 
     def forward(self, source: Tensor, target: Tensor) -> Float[Tensor, "b 1 hs ws ht wt"]:
         """Match two batches of images ``b 3 h w``; the two may differ in size."""
@@ -313,7 +360,7 @@ class CHMNet(nn.Module):
             raise InputError(
                 f"source and target must be batches of one length, got {source.shape[0]} and {target.shape[0]}"
             )
-        if self.target_backbone is None and source.shape == target.shape and not self.training:
+        if self.sides_alike and source.shape == target.shape and not self.training:
             both = self.features(torch.cat([source, target]))
             return self.head(both[: len(source)], both[len(source) :])
         return self.head(self.features(source), self.features(target, branch="target"))

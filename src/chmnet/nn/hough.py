@@ -2,12 +2,15 @@
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from chmnet.errors import InputError
 from chmnet.nn.taps import TapGroups, tap_groups
 from chmnet.ops import conv_nd, conv_shared
 from chmnet.ops.pivot import conv_pivot, split_pivot
+
+SCALE_BORDERS = ("zero", "present", "replicate")
 
 
 class HoughMatching(nn.Module):
@@ -21,7 +24,8 @@ class HoughMatching(nn.Module):
         scale: odd side of the window over scales: 6D; ``None``: 4D.
         sharing: ``"psi"``, ``"iso"`` or ``"full"``; see :mod:`chmnet.nn.taps`.
         taps: ``"dense"``, ``"center-pivot"`` or ``"center-pivot-joint"``; see :mod:`chmnet.nn.taps`.
-        rotation: odd side of the window over rotations; ``None``: no such axes.
+        rotation: odd side of the window over rotations, or those of source and target; ``None``: no such axes.
+        scale_borders: what a vote reads beyond the first and the last scale; see :func:`vote`.
         in_channels: channels of the correlation that comes in.
         out_channels: channels that go out.
         bias: whether to add one learned number to each output channel.
@@ -51,14 +55,17 @@ class HoughMatching(nn.Module):
         bias: bool = True,
         backend: str = "auto",
         taps: str = "dense",
-        rotation: int | None = None,
+        rotation: int | tuple[int, int] | None = None,
+        scale_borders: str = "zero",
     ) -> None:
         super().__init__()
+        if scale_borders not in SCALE_BORDERS:
+            raise InputError(f"scale_borders must be one of {', '.join(SCALE_BORDERS)}, got {scale_borders!r}")
         for name, channels in (("in_channels", in_channels), ("out_channels", out_channels)):
             if channels < 1:
                 raise InputError(f"{name} must be at least 1, got {channels}")
         self.spatial, self.scale, self.rotation = spatial, scale, rotation
-        self.sharing, self.taps = sharing, taps
+        self.sharing, self.taps, self.scale_borders = sharing, taps, scale_borders
         self.in_channels, self.out_channels = in_channels, out_channels
         self.backend = backend
         self.groups: TapGroups = tap_groups(spatial, scale, sharing, taps, rotation)
@@ -92,8 +99,8 @@ class HoughMatching(nn.Module):
 
     def forward(self, correlation: Tensor) -> Tensor:
         """Vote: convolve the correlation with the kernel, same axes and size out."""
-        if self.taps != "dense":
-            return vote(correlation, self.kernel(), self.bias, self.backend, self.taps)
+        if self.taps != "dense" or self.scale_borders != "zero":
+            return vote(correlation, self.kernel(), self.bias, self.backend, self.taps, self.scale_borders)
         _check_axes(correlation, self.index.dim())
         return conv_shared(correlation, self.weight / self.count, self.index, self.bias, backend=self.backend)
 
@@ -105,13 +112,44 @@ class HoughMatching(nn.Module):
         )
 
 
-def vote(correlation: Tensor, kernel: Tensor, bias: Tensor | None, backend: str, taps: str = "dense") -> Tensor:
+def vote(
+    correlation: Tensor,
+    kernel: Tensor,
+    bias: Tensor | None,
+    backend: str,
+    taps: str = "dense",
+    scale_borders: str = "zero",
+) -> Tensor:
     """Convolve a 4D, 6D or 8D correlation with a dense kernel, or with a center-pivot one.
+
+    With scales, ``scale_borders`` says what votes are beyond the first and the last of them:
+
+    * ``zero``: nothing. With a window of 3 the middle of three scales hears nine pairs of scales, a corner four.
+    * ``present``: nothing, and votes are divided by the share of the window's scale pairs that there are.
+    * ``replicate``: those of the nearest scale.
 
     Raises:
         InputError: the two have different numbers of axes.
     """
     _check_axes(correlation, kernel.dim() - 2)
+    if kernel.dim() == 6 or scale_borders == "zero":
+        return _convolve(correlation, kernel, bias, backend, taps)
+    scales, windows = correlation.shape[2:4], kernel.shape[2:4]
+    source, target = (
+        _read_scales(size, window, scale_borders).to(kernel) for size, window in zip(scales, windows, strict=True)
+    )
+    if scale_borders == "present":
+        votes = _convolve(correlation, kernel, None, backend, taps)
+        shares = torch.outer(source.mean(2).sum(1), target.mean(2).sum(1))
+        votes = votes / shares.view(1, 1, *shares.shape, *[1] * (votes.dim() - 4))
+        return votes if bias is None else votes + bias.view(-1, *[1] * (votes.dim() - 2))
+    kernel = torch.einsum("ixs, jyt, ocst... -> oijcxy...", source, target, kernel).flatten(3, 5).flatten(0, 2)
+    bias = None if bias is None else bias.repeat_interleave(scales.numel())
+    votes = _convolve(correlation.flatten(1, 3), kernel, bias, backend, taps)
+    return votes.unflatten(1, (-1, *scales))
+
+
+def _convolve(correlation: Tensor, kernel: Tensor, bias: Tensor | None, backend: str, taps: str) -> Tensor:
     if taps == "dense":
         return conv_nd(correlation, kernel, bias, backend=backend)
     parts = split_pivot(kernel, joint=taps == "center-pivot-joint")
@@ -126,3 +164,15 @@ def _check_axes(correlation: Tensor, dimensions: int) -> None:
             f"correlation must have the axes {axes}, got {correlation.dim()} axes "
             f"of shape {list(correlation.shape)}"
         )
+
+
+def _read_scales(size: int, window: int, borders: str) -> Float[Tensor, "size size window"]:
+    """For each scale of a result and each tap, 1 at the scale that is read; beyond the last none, or it.
+
+    Example:
+        >>> [_read_scales(3, 3, borders)[0].sum(1).tolist() for borders in ("present", "replicate")]
+        [[1.0, 1.0, 0.0], [2.0, 1.0, 0.0]]
+    """
+    places = torch.arange(size)[:, None] + torch.arange(window) - window // 2
+    read = places.clamp(0, size - 1) if borders == "replicate" else places
+    return (read[:, None] == torch.arange(size)[:, None]).float()

@@ -91,7 +91,7 @@ class InferenceHead(MatchingHead):
     def __init__(self, head: MatchingHead) -> None:
         nn.Module.__init__(self)
         self.config, self.in_channels, self.width = head.config, head.in_channels, head.width
-        self.scales, self.over_scales = head.scales, head.over_scales
+        self.scales, self.over_scales, self.rotations = head.scales, head.over_scales, head.rotations
         self.projections = nn.ModuleList()
         for projection, scale in zip(head.projections, head.scales, strict=False):  # or no projections
             assert isinstance(projection, nn.Conv2d)
@@ -103,7 +103,7 @@ class InferenceHead(MatchingHead):
         self.fine = None if head.fine is None else _fast_branch(head.fine)
 
     def forward(
-        self, source: Float[Tensor, "b c hs ws"], target: Float[Tensor, "b c ht wt"]
+        self, source: Float[Tensor, "b c hs ws"], target: Float[Tensor, "b d ht wt"]
     ) -> Float[Tensor, "b 1 HS WS HT WT"]:
         """As the exact head; both sides go through the projections together, where they have one size."""
         if source.shape != target.shape:
@@ -135,14 +135,18 @@ class InferenceHead(MatchingHead):
             half = self._in_half_precision(source, fine_source, fine_target)
             if half:  # memory counts
                 release_memory()
-            # No name for the votes here: they are gone as soon as the finer grid is made.
-            coarse = resize_correlation(
-                self.first_votes(source, target, winners, chunk_bytes), fine_source, target.size
-            )
-            if half:
-                release_memory()
-            levels = self.fine_levels(source, target)
-            scores = self._score_in_pieces(coarse, fine_target, chunk_bytes, levels, half)
+            if len(self.rotations) > 1:
+                coarse = None
+                scores = self.match_turned(source, target, winners)
+            else:
+                # No name for the votes here: they are gone as soon as the finer grid is made.
+                coarse = resize_correlation(
+                    self.first_votes(source, target, winners, chunk_bytes), fine_source, target.size
+                )
+                if half:
+                    release_memory()
+                levels = self.fine_levels(source, target)
+                scores = self._score_in_pieces(coarse, fine_target, chunk_bytes, levels, half)
             if filtered and self.config.output.mutual_filter:
                 scores = filter_in_place(scores, chunk_bytes)
             if half:
@@ -245,6 +249,7 @@ class ExpandedVote(nn.Module):
         super().__init__()
         self.backend: str = layer.backend
         self.taps: str = layer.taps
+        self.scale_borders: str = layer.scale_borders
         self.expanded = nn.Parameter(layer.kernel().detach(), requires_grad=False)
         self.bias: nn.Parameter | None = layer.bias
 
@@ -256,9 +261,9 @@ class ExpandedVote(nn.Module):
         """Vote, as the layer does; for some rows of the source only, if they are given."""
         native = choose_backend(correlation, self.expanded, self.backend) == "native"
         taps = "dense" if native else self.taps  # the compiled kernels leave out rows and columns of zeros
-        if rows is not None and taps == "dense":
+        if rows is not None and taps == "dense" and self.scale_borders == "zero":
             return conv_rows(correlation, self.expanded, self.bias, rows, backend=self.backend)
-        votes = vote(correlation, self.expanded, self.bias, self.backend, taps)
+        votes = vote(correlation, self.expanded, self.bias, self.backend, taps, self.scale_borders)
         return votes if rows is None else votes.narrow(-4, rows.start, rows.stop - rows.start)
 
 

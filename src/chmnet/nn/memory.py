@@ -53,8 +53,10 @@ def chunk_bytes(head: InferenceHead, source_size: Size, target_size: Size, memor
     votes = config.matching.channels if isinstance(config.matching, HoughConfig) else 1
     if isinstance(config.matching, ConsensusConfig):
         votes = 2 * max(config.matching.channels)
-    first = VOTE_COPIES * len(config.correlation.scales) ** 2 * votes * coarse_cells * number_bytes
+    turns = len(config.correlation.rotations)
+    first = (VOTE_COPIES + turns - 1) * len(config.correlation.scales) ** 2 * votes * coarse_cells * number_bytes
     results = 2 * fine_cells * number_bytes  # the scores, and what they become
+    results += 0 if turns == 1 else head.piece_copies() * fine_cells * number_bytes  # they are made in one piece
     fixed = OTHER_BYTES + pixels * BACKBONE_BYTES + max(first, results)
     rows = config.output.upsample * grids[0][0]
     piece = min(rows, 1 + 2 * head.reach(rows))

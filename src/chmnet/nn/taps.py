@@ -85,7 +85,7 @@ def tap_groups(
     scale: int | None = None,
     sharing: str = "psi",
     taps: str = "dense",
-    rotation: int | None = None,
+    rotation: int | tuple[int, int] | None = None,
 ) -> TapGroups:
     """Group the taps of a window of ``spatial``⁴, or ``scale``² × ``spatial``⁴, taps.
 
@@ -96,7 +96,8 @@ def tap_groups(
         scale: of the window over scales; ``None``: no such axes.
         sharing: one of :data:`SHARINGS`.
         taps: one of :data:`TAPS`.
-        rotation: of the window over rotations; ``None``: no such axes.
+        rotation: of the window over rotations; two numbers: of the source's and of the target's; ``None``: no such
+            axes.
 
     Example:
         >>> [tap_groups(5, None, s).number for s in ("psi", "iso", "full")]
@@ -110,11 +111,16 @@ def tap_groups(
         raise InputError(f"sharing must be one of {', '.join(SHARINGS)}, got {sharing!r}")
     if taps not in TAPS:
         raise InputError(f"taps must be one of {', '.join(TAPS)}, got {taps!r}")
-    for name, size in (("spatial", spatial), ("scale", scale), ("rotation", rotation)):
+    rotations = (rotation, rotation) if isinstance(rotation, int) else rotation or ()
+    for name, size in (("spatial", spatial), ("scale", scale), *(("rotation", side) for side in rotations)):
         if size is not None and (size < 1 or size % 2 == 0):
             raise InputError(f"{name} must be odd and positive, got {size}; use 3 or 5")
 
-    kinds = [_pairs(scale or 1, 1, sharing), _pairs(rotation or 1, 1, sharing), _pairs(spatial, 2, sharing)]
+    kinds = [
+        _pairs(scale or 1, scale or 1, 1, sharing),
+        _pairs(*(rotations or (1, 1)), 1, sharing),
+        _pairs(spatial, spatial, 2, sharing),
+    ]
     grid = np.indices([len(kind.label) for kind in kinds]).reshape(len(kinds), -1)
     there = _exists(kinds, grid, taps)
     labels = np.stack([kind.label[places] for kind, places in zip(kinds, grid, strict=True)])
@@ -128,7 +134,7 @@ def tap_groups(
         for kind, places in zip(kinds, grid, strict=True)
         for values in kind.distances[places[tap]].T
     ]
-    windows = [size for line in (scale, rotation) if line is not None for size in (line, line)]
+    windows = [*(() if scale is None else (scale, scale)), *rotations]
     offsets, far, near = measures[0::3], measures[1::3], measures[2::3]
     return TapGroups(
         index=torch.tensor(index, device="cpu").reshape(*windows, *(spatial,) * 4),
@@ -157,11 +163,13 @@ def _exists(kinds: list[_Pairs], grid: np.ndarray, taps: str) -> Bool[np.ndarray
     return source | target
 
 
-def _pairs(size: int, dimensions: int, sharing: str) -> _Pairs:
-    """All pairs of offsets of a window, with their keys; squared distances are whole numbers."""
-    reach = size // 2
-    window = np.array(list(product(range(-reach, reach + 1), repeat=dimensions)))
-    source, target = np.repeat(window, len(window), axis=0), np.tile(window, (len(window), 1))
+def _pairs(source_size: int, target_size: int, dimensions: int, sharing: str) -> _Pairs:
+    """All pairs of offsets of two windows, with their keys; squared distances are whole numbers."""
+    first, second = (
+        np.array(list(product(range(-(size // 2), size // 2 + 1), repeat=dimensions)))
+        for size in (source_size, target_size)
+    )
+    source, target = np.repeat(first, len(second), axis=0), np.tile(second, (len(first), 1))
     offset, of_source, of_target = ((vector**2).sum(1) for vector in (target - source, source, target))
     near, far = np.minimum(of_source, of_target), np.maximum(of_source, of_target)
     base = int(offset.max()) + 1

@@ -115,7 +115,7 @@ class Batches:
     def _input(self, view: TrainingView, branch: str) -> Tensor:
         if self.cache is None:
             return view.tensor(self.size)
-        if self.model.target_backbone is None:
+        if self.model.sides_alike:
             branch = "source"
         return self.cache.get((view, branch), lambda: self._features(view, branch))
 

@@ -220,7 +220,7 @@ class Objective(nn.Module):
         if self.config.frozen:
             return head.pyramid(source), head.pyramid(target)
         batch_statistics = self.config.batch_statistics and self.training  # then each side has its own
-        if model.target_backbone is not None or source.shape != target.shape or batch_statistics:
+        if not model.sides_alike or source.shape != target.shape or batch_statistics:
             return head.pyramid(model.features(source)), head.pyramid(model.features(target, "target"))
         # One larger batch: with one thread PyTorch takes its fast convolutions from 16 pictures on.
         levels, size = head.pyramid(model.features(torch.cat([source, target])))
@@ -255,7 +255,7 @@ class Objective(nn.Module):
         sigma, temperature = self.sigma() or NARROWEST, self.config.feature_temperature
         finest = self.model.head.fine_size(source.size)[0]
         losses = []
-        for here, there in zip(source.levels, target.levels, strict=True):
+        for here, there in zip(source.levels, target.levels, strict=False):  # turned targets are left out
             width = max(NARROWEST, sigma * here.shape[2] / finest)
             losses.append(feature_loss(here, there, source_points, target_points, mask, temperature, width))
             losses.append(feature_loss(there, here, target_points, source_points, mask, temperature, width))
@@ -263,7 +263,7 @@ class Objective(nn.Module):
 
     def _loss_across(self, source: Pyramid, target: Pyramid, crossing: Crossing) -> Tensor:
         """The same for pairs across the batch's own."""
-        levels = [torch.cat(pair) for pair in zip(source.levels, target.levels, strict=True)]
+        levels = [torch.cat(pair) for pair in zip(source.levels, target.levels, strict=False)]
         here = Pyramid([level[crossing.source] for level in levels], source.size)
         there = Pyramid([level[crossing.target] for level in levels], target.size)
         return self._loss_of_features(here, there, crossing.source_points, crossing.target_points, crossing.mask)
