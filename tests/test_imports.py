@@ -16,7 +16,8 @@ PACKAGE = Path(__file__).parent.parent / "src" / "chmnet"
 # From the bottom up: a part may import those of the rows above its own, and itself.
 LAYERS: list[set[str]] = [
     {"errors"},
-    {"arrays", "files", "headers", "turning", "upgrade"},
+    {"arrays", "outputs", "turning", "upgrade"},
+    {"files", "headers"},
     {"tables"},
     {"config"},
     {"geometry"},
@@ -38,7 +39,7 @@ LAYERS: list[set[str]] = [
     {"__main__"},
 ]
 # Beside the tower: what each of these may import, and from which part upwards it may be imported.
-BASICS = {"errors", "tables", "config", "geometry", "files", "pictures"}
+BASICS = {"errors", "outputs", "tables", "config", "geometry", "files", "pictures"}
 ASIDE: dict[str, tuple[set[str], str]] = {
     "data": (BASICS, "evaluation"),
     "metrics": (BASICS | {"data"}, "evaluation"),

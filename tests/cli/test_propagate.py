@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -386,10 +387,14 @@ def test_no_pictures(world: Path, model_file: str, pictures: str, words: str) ->
 
 
 def test_place_that_cannot_be_written(world: Path, model_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: Path, *rest: object, **options: object) -> int:
-        raise PermissionError(13, "Permission denied")
+    opened = os.open
 
-    monkeypatch.setattr(Path, "write_text", refuse)
+    def refuse(path: Path, *rest: Any, **options: Any) -> int:
+        if str(path).endswith(".partial"):
+            raise PermissionError(13, "Permission denied")
+        return opened(path, *rest, **options)
+
+    monkeypatch.setattr(os, "open", refuse)
     result = run(model_file)
     assert "out.json.partial: Permission denied" in str(result.exception)
     assert isinstance(result.exception, InputError)

@@ -4,7 +4,6 @@ import errno
 import json
 import math
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -267,7 +266,7 @@ def test_a_folder_that_became_read_only_is_one_sentence(tmp_path: Path, monkeypa
     train(tiny_config("epochs=1"), folder)
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     with monkeypatch.context() as patch:
-        patch.setattr(tempfile, "mkstemp", refuse)
+        patch.setattr("chmnet.outputs._open_alone", refuse)
         with pytest.raises(InputError, match=r"cannot write to the folder .*Read-only"):
             train(tiny_config("epochs=2"), folder, resume=True)
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before

@@ -99,7 +99,7 @@ class HoughMatching(nn.Module):
 
     def forward(self, correlation: Tensor) -> Tensor:
         """Vote: convolve the correlation with the kernel, same axes and size out."""
-        if self.taps != "dense" or self.scale_borders != "zero":
+        if self.taps != "dense" or self.scale_borders != "zero" or self.rotation is not None:
             return vote(correlation, self.kernel(), self.bias, self.backend, self.taps, self.scale_borders)
         _check_axes(correlation, self.index.dim())
         return conv_shared(correlation, self.weight / self.count, self.index, self.bias, backend=self.backend)

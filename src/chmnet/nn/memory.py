@@ -45,6 +45,7 @@ def chunk_bytes(head: InferenceHead, source_size: Size, target_size: Size, memor
     Raises:
         InputError: the limit is too low; the message says how much is needed.
     """
+    check_memory(memory_mb)
     config, number_bytes = head.config, next((p.element_size() for p in head.parameters()), 4)
     pixels = max(math.prod(size) for size in (source_size, target_size))
     grids = feature_grid(source_size), feature_grid(target_size)
