@@ -25,11 +25,11 @@ COMPARISONS = (
     *(("psi-4d", other) for other in ("iso-4d", "full-4d", "pivot-4d")),
     *((f"{sharing}-4d", f"{sharing}-6d") for sharing in ("psi", "iso", "full", "pivot")),
 )
-SEEDS = 5
+SEEDS = 3
 
 
 def measure(store: Store) -> Figures:
-    """PCK of five runs of each kernel; weights, multiply-adds and time of all that follows the backbone."""
+    """PCK of three runs of each kernel; weights, multiply-adds and time of all that follows the backbone."""
     figures = measure_variants(store, list(NAMES), store.setting.seeds(SEEDS), COMPARISONS)
     for variant, row in figures["rows"].items():
         cost = store.cost(variant, training_config(variant, 0, store.setting.recipe).model, "head")

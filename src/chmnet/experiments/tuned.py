@@ -15,7 +15,7 @@ NAMES = {
     "without-votes": "without CHM",
 }
 TUNED_NAMES = {f"{TUNED}{variant}": f"{title}, tuned" for variant, title in NAMES.items()}
-SEEDS = 2
+SEEDS = 1
 
 
 def measure(store: Store) -> Figures:
