@@ -87,6 +87,16 @@ def test_more_matches_than_there_are_places_are_all() -> None:
     )
 
 
+@pytest.mark.parametrize("value", [1e38, -1e38])
+def test_finite_but_absurd_weights_give_no_answer(value: float) -> None:
+    network = load_model("hough-prior", changes={"image_size": [64, 64]})
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.fill_(value)
+    with pytest.raises(ChmnetError, match="its weights are damaged"):
+        Matcher(network, poses="upright").match(PICTURE, PICTURE)
+
+
 @pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.complex64])
 def test_weights_of_other_kinds_are_refused(dtype: torch.dtype, tmp_path: Path) -> None:
     from safetensors import safe_open

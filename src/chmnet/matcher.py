@@ -11,7 +11,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from chmnet.errors import InputError
+from chmnet.errors import InputError, WeightsError
 from chmnet.features import FeatureCache, Features, Fingerprint
 from chmnet.geometry import Size
 from chmnet.nn.backbones import STRIDE
@@ -331,6 +331,8 @@ class Matcher:
         with torch.inference_mode():
             scores, pairs = model.head.match(*sides, scales, filtered, pieces)
             likeness = model.head.likeness(*sides)
+            if not scores.amax().isfinite():
+                raise WeightsError("the model gives scores that are not finite: its weights are damaged")
         return MatchResult(
             scores,
             source.view,

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from chmnet.errors import ChmnetError, ConfigError, InputError, WeightsError
 from chmnet.files import read_tensors
+from chmnet.outputs import held
 from chmnet.training.checkpoint import Checkpoint
 from chmnet.training.config import TrainingConfig
 from chmnet.training.log import RunLog, read_log
@@ -254,6 +255,18 @@ def test_frozen_backbone_must_stay_the_same(tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------- what goes wrong on the way
+
+
+def test_only_one_run_in_a_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    train(tiny_config("epochs=1"), folder)
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    with held(folder, "training in"), pytest.raises(InputError, match="another process is training in"):
+        train(tiny_config("epochs=2"), folder, resume=True)
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+    with pytest.raises(ConfigError):
+        train(tiny_config("batch_size=100000"), folder)  # what fails on the way gives the folder up
+    assert train(tiny_config("epochs=2"), folder, resume=True).finished
 
 
 def test_a_folder_that_became_read_only_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
