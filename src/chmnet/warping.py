@@ -26,7 +26,8 @@ from chmnet.geometry import (
     normalised_to_pixels,
     pixels_to_normalised,
 )
-from chmnet.pictures import MAX_PIXELS, View
+from chmnet.pictures import MAX_PIXELS
+from chmnet.views import View
 
 SPLINE_SIDE = 48
 """A spline is computed on a grid of this side, and interpolated in between."""

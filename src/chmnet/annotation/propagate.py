@@ -20,8 +20,9 @@ from chmnet.errors import InputError
 from chmnet.features import FeatureCache, Features
 from chmnet.matcher import BOX_MARGIN, Matcher
 from chmnet.nn.chmnet import CHMNet
-from chmnet.pictures import Picture, View
+from chmnet.pictures import Picture
 from chmnet.poses import mirrored
+from chmnet.views import View
 
 Track = Callable[[list[Path]], Iterable[Path]]
 
