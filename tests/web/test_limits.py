@@ -3,6 +3,7 @@
 import asyncio
 import io
 import struct
+import sys
 import time
 import zlib
 from collections import OrderedDict
@@ -21,7 +22,7 @@ from chmnet.web.decoder import answer_all, decode_here
 from chmnet.web.models import Models, offers
 from chmnet.web.security import HEADERS, host_allowed
 from chmnet.web.service import Pair
-from chmnet.web.sessions import Session, Sessions
+from chmnet.web.sessions import Session, Sessions, StoredPicture
 from chmnet.web.settings import Limits, Settings
 from chmnet.web.uploads import Bodies, Decoder
 
@@ -341,6 +342,28 @@ def test_many_clients_open_sessions_at_once(client: TestClient, monkeypatch: pyt
         answers = list(threads.map(load_example, range(32)))
     assert {status for status, _ in answers} == {201}
     assert len({cookie for _, cookie in answers}) == len(sessions)
+
+
+def test_threads_may_share_sessions() -> None:
+    """Opening, sweeping and making room at once, with threads that change after a few steps."""
+    sessions = Sessions(Limits(sessions=10_000))
+    before = sys.getswitchinterval()
+
+    def use(number: int) -> None:
+        for turn in range(100):
+            session = sessions.open("")
+            session.pictures[str(number)] = StoredPicture(b"x", (1, 1), lambda: Image.new("RGB", (1, 1)))
+            sessions.check_room(session, 1)
+            if turn % 2:
+                sessions.end(session.token)
+
+    try:
+        sys.setswitchinterval(1e-6)
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(use, range(8)))
+    finally:
+        sys.setswitchinterval(before)
+    assert len(sessions) == 8 * 50
 
 
 def test_a_model_file_that_cannot_be_loaded_is_told_without_its_path(

@@ -3,6 +3,7 @@
 import hashlib
 import logging
 import secrets
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -116,11 +117,11 @@ class Session:
     @property
     def nbytes(self) -> int:
         """Memory of its pictures."""
-        return sum(picture.nbytes for picture in self.pictures.values())
+        return sum(picture.nbytes for picture in tuple(self.pictures.values()))  # another thread may add one
 
 
 class Sessions:
-    """All sessions, within limits. Used by the event loop only; nothing here blocks.
+    """All sessions, within limits. Threads may share it; nothing here blocks for long.
 
     Args:
         limits: time and memory.
@@ -149,6 +150,7 @@ class Sessions:
         self._on_end = on_end
         self._clock = clock
         self._sessions: OrderedDict[str, Session] = OrderedDict()  # the idlest first
+        self._lock = threading.RLock()
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -158,10 +160,11 @@ class Sessions:
 
     def find(self, token: str) -> Session:
         """The session of a token; one that has nothing, and is not kept, where there is none."""
-        self.sweep()
-        if token in self._sessions:
-            return self.open(token)
-        return Session("", self._clock())
+        with self._lock:
+            self.sweep()
+            if token in self._sessions:
+                return self.open(token)
+            return Session("", self._clock())
 
     def open(self, token: str) -> Session:
         """The session of a token, or a new one.
@@ -169,16 +172,17 @@ class Sessions:
         Raises:
             WebError: there are too many, all of them in use.
         """
-        self.sweep()
-        session = self._sessions.get(token)
-        if session is None:
-            if len(self._sessions) >= self.limits.sessions and not self._end_an_idle_one():
-                raise WebError(503, "too many sessions are open", "try again in a minute", 30)
-            session = Session(secrets.token_urlsafe(24), self._clock())
-            self._sessions[session.token] = session
-        session.used = self._clock()
-        self._sessions.move_to_end(session.token)
-        return session
+        with self._lock:
+            self.sweep()
+            session = self._sessions.get(token)
+            if session is None:
+                if len(self._sessions) >= self.limits.sessions and not self._end_an_idle_one():
+                    raise WebError(503, "too many sessions are open", "try again in a minute", 30)
+                session = Session(secrets.token_urlsafe(24), self._clock())
+                self._sessions[session.token] = session
+            session.used = self._clock()
+            self._sessions.move_to_end(session.token)
+            return session
 
     def check_room(self, session: Session, new_bytes: int) -> None:
         """Make room for a picture.
@@ -193,19 +197,24 @@ class Sessions:
                 f"a session keeps at most {limits.session_pictures} pictures and {limits.session_bytes >> 20} MB",
                 "delete the pictures of this session (DELETE /api/session) and load fewer",
             )
-        while sum(each.nbytes for each in self._sessions.values()) + new_bytes > limits.picture_bytes:
-            if not self._end_an_idle_one(but=session.token):
-                raise WebError(503, "the server's memory for pictures is full", "try again in a minute", 30)
+        with self._lock:
+            while sum(each.nbytes for each in self._sessions.values()) + new_bytes > limits.picture_bytes:
+                if not self._end_an_idle_one(but=session.token):
+                    raise WebError(503, "the server's memory for pictures is full", "try again in a minute", 30)
 
     def end(self, token: str) -> None:
         """Forget a session and all that belongs to it."""
-        if self._sessions.pop(token, None) is not None:
+        with self._lock:
+            known = self._sessions.pop(token, None) is not None
+        if known:
             self._on_end(token)
 
     def sweep(self) -> None:
         """Forget every session that was not used for too long."""
         oldest = self._clock() - self.limits.session_seconds
-        for token in [session.token for session in self._sessions.values() if session.used < oldest]:
+        with self._lock:
+            ended = [session.token for session in self._sessions.values() if session.used < oldest]
+        for token in ended:
             self.end(token)
 
     def _end_an_idle_one(self, but: str = "") -> bool:
