@@ -40,6 +40,17 @@ struct Rows {
 void convolve(const Tensor &x, const Connections &connections, const float *bias, float *result, Rows rows,
               const Kernels &kernels, int threads);
 
+// A center-pivot kernel: [k1, k2] taps over (d1, d2), with those over (d3, d4) in the middle, and [k3, k4] the other
+// way round. Their middle taps, which are one, are added up.
+struct Pivot {
+    const float *source, *target;
+    long taps[4];
+};
+
+// x: one channel; result: [batch, rows, d2, d3, d4], contiguous.
+void convolve_pivot(const Tensor &x, const Pivot &pivot, float bias, float *result, Rows rows, const Kernels &kernels,
+                    int threads);
+
 // Gradient of the loss with respect to each kernel: result [kernels, k1, k2, k3, k4]. Halved: a kernel is the same when
 // d1 and d3 are turned round together, and when d2 and d4 are; the first of such taps holds the sum of all, the others 0.
 void kernel_gradient(const Tensor &x, const Tensor &gradient, const Connections &connections, bool halved,

@@ -76,6 +76,34 @@ void shifted_sum(const ShiftedSum &sum) {
     }
 }
 
+template <int Results>
+inline void sliding_sum_of(int results, const SlidingSum &sum, long start) {
+    if (results < Results) {
+        if constexpr (Results > 1) sliding_sum_of<Results - 1>(results, sum, start);
+        return;
+    }
+    AlignedVector total[Results][kBlock];
+    for (int m = 0; m < Results; ++m)
+        for (int n = 0; n < kBlock; ++n) total[m][n] = AlignedVector{} + sum.bias;
+    for (long t = 0; t < sum.terms; ++t) {
+        const float weight = sum.weights[t], *plane = sum.planes[t] + start;
+        for (int m = 0; m < Results; ++m)
+            for (int n = 0; n < kBlock; ++n) total[m][n] += weight * load(plane + m * sum.pitch + n * kLanes);
+    }
+    for (int m = 0; m < Results; ++m)
+        for (int n = 0; n < kBlock; ++n) store(sum.result + start + m * sum.pitch + n * kLanes, total[m][n]);
+}
+
+// Column by column of all results: what they read of each plane stays near.
+void sliding_sum(const SlidingSum &sum) {
+    constexpr int together = kLanes == 16 ? 8 : 4;  // as many as registers hold
+    for (long column = 0; column < sum.length; column += kBlock * kLanes)
+        for (long m = 0; m < sum.results; m += together) {
+            const long left = sum.results - m;
+            sliding_sum_of<together>(left < together ? static_cast<int>(left) : together, sum, column + m * sum.pitch);
+        }
+}
+
 constexpr int kShifts = kLanes == 16 ? 5 : 3;  // by
 constexpr int kPlanes = kLanes == 16 ? 5 : 4;  // products at once: as many as registers hold
 
@@ -139,6 +167,6 @@ void add(float *result, const float *first, const float *second, long length) {
 #define CHMNET_TEXT(name) CHMNET_TEXT_OF(name)
 
 extern const Kernels CHMNET_TABLE;
-const Kernels CHMNET_TABLE = {CHMNET_TEXT(CHMNET_NAME), kLanes, weighted_sum, shifted_sum, shifted_products, add};
+const Kernels CHMNET_TABLE = {CHMNET_TEXT(CHMNET_NAME), kLanes, weighted_sum, shifted_sum, sliding_sum, shifted_products, add};
 
 }  // namespace chmnet

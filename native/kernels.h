@@ -25,6 +25,19 @@ struct ShiftedSum {
     float *result;
 };
 
+// Several planes as weighted sums, where each reads one plane behind those that the one before it reads:
+// result[m * pitch + j] = bias + sum over t of weights[t] * planes[t][m * pitch + j].
+struct SlidingSum {
+    const float *const *planes;  // each pointer already shifted
+    const float *weights;
+    long terms;
+    long results;
+    long pitch;  // from plane to plane
+    long length;
+    float bias;
+    float *result;
+};
+
 // Products of planes, shifted, with other planes: result[g * shifts + s][lane] += sum of x[s][j] * planes[g][j], over
 // `repeats` planes that follow each other on both sides.
 struct ShiftedProducts {
@@ -44,6 +57,7 @@ struct Kernels {
     long lanes;  // floats in a vector
     void (*weighted_sum)(const WeightedSum &);
     void (*shifted_sum)(const ShiftedSum &);
+    void (*sliding_sum)(const SlidingSum &);
     void (*shifted_products)(const ShiftedProducts &);
     void (*add)(float *result, const float *first, const float *second, long length);
 };

@@ -17,6 +17,7 @@ using Strided = nb::ndarray<const float, nb::ndim<6>, nb::device::cpu>;
 using Dense = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
 using Result = nb::ndarray<float, nb::ndim<6>, nb::c_contig, nb::device::cpu>;
 using Gradient = nb::ndarray<float, nb::ndim<5>, nb::c_contig, nb::device::cpu>;
+using Matrix = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Table = nb::ndarray<const int, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 void require(bool condition, const char *message) {
@@ -57,6 +58,16 @@ const chmnet::Kernels &instructions(const std::string &name) {
     return *kernels;
 }
 
+chmnet::Rows rows_of(const chmnet::Tensor &x, const Result &result, long outputs, long first) {
+    const char *message = "the result has the wrong shape";
+    require(static_cast<long>(result.shape(0)) == x.batch && static_cast<long>(result.shape(1)) == outputs, message);
+    const chmnet::Rows rows{first, static_cast<long>(result.shape(2))};
+    require(first >= 0 && rows.count > 0 && first + rows.count <= x.size[0], message);
+    for (int axis = 1; axis < 4; ++axis)
+        require(static_cast<long>(result.shape(axis + 2)) == x.size[axis] && x.size[axis] > 0, message);
+    return rows;
+}
+
 std::vector<std::string> instruction_sets() {
     std::vector<std::string> names;
     for (const chmnet::Kernels *kernels : chmnet::supported_kernels()) names.emplace_back(kernels->name);
@@ -73,16 +84,24 @@ void convolve(const Strided &x, const Dense &kernels, const Table &table, long f
         connections(kernels.data(), taps, static_cast<long>(kernels.shape(0)), table, family);
     require(joined.inputs == input.channels, "the table must have one column for each input channel");
     require(bias.size() == 0 || static_cast<long>(bias.size()) == joined.outputs, "one bias for each output");
-    require(static_cast<long>(result.shape(0)) == input.batch && static_cast<long>(result.shape(1)) == joined.outputs,
-            "the result has the wrong shape");
-    const chmnet::Rows rows{first, static_cast<long>(result.shape(2))};
-    require(first >= 0 && rows.count > 0 && first + rows.count <= input.size[0], "the result has the wrong shape");
-    for (int axis = 1; axis < 4; ++axis)
-        require(static_cast<long>(result.shape(axis + 2)) == input.size[axis] && input.size[axis] > 0,
-                "the result has the wrong shape");
+    const chmnet::Rows rows = rows_of(input, result, joined.outputs, first);
     const chmnet::Kernels &set = instructions(name);
     nb::gil_scoped_release release;
     chmnet::convolve(input, joined, bias.size() ? bias.data() : nullptr, result.data(), rows, set, threads);
+}
+
+void convolve_pivot(const Strided &x, const Matrix &source, const Matrix &target, float bias, const Result &result,
+                    long first, const std::string &name, int threads) {
+    const chmnet::Tensor input = tensor(x);
+    const chmnet::Pivot pivot{source.data(), target.data(),
+                              {static_cast<long>(source.shape(0)), static_cast<long>(source.shape(1)),
+                               static_cast<long>(target.shape(0)), static_cast<long>(target.shape(1))}};
+    for (long taps : pivot.taps) require(taps % 2 == 1, "taps must be odd");
+    require(threads >= 1 && input.channels == 1, "one channel, threads positive");
+    const chmnet::Rows rows = rows_of(input, result, 1, first);
+    const chmnet::Kernels &set = instructions(name);
+    nb::gil_scoped_release release;
+    chmnet::convolve_pivot(input, pivot, bias, result.data(), rows, set, threads);
 }
 
 void kernel_gradient(const Strided &x, const Strided &gradient, const Table &table, bool halved,
@@ -108,6 +127,8 @@ NB_MODULE(_native, module) {
     module.def("instruction_sets", &instruction_sets, "Sets of inner loops this processor can run, the fastest first.");
     module.def("convolve", &convolve, "x"_a, "kernels"_a, "table"_a, "family"_a, "bias"_a, "result"_a,
                "first"_a, "instructions"_a, "threads"_a, "Convolve into `result`; see convolve.h.");
+    module.def("convolve_pivot", &convolve_pivot, "x"_a, "source"_a, "target"_a, "bias"_a, "result"_a, "first"_a,
+               "instructions"_a, "threads"_a, "Convolve by a center-pivot kernel into `result`; see convolve.h.");
     module.def("kernel_gradient", &kernel_gradient, "x"_a, "gradient"_a, "table"_a, "halved"_a, "result"_a,
                "instructions"_a, "threads"_a, "Gradient of the kernels into `result`; see convolve.h.");
 }

@@ -59,6 +59,20 @@ struct Layout {
     static long round_up(long floats) { return (floats + kLengthStep - 1) / kLengthStep * kLengthStep; }
 };
 
+inline void fill_plane(const Layout &layout, const float *from, long row_stride, long column_stride, float *to) {
+    const long gap = layout.row_pitch - layout.columns;
+    float *const end = to + layout.pitch;
+    for (long row = 0; row < layout.rows; ++row, from += row_stride) {
+        if (column_stride == 1)
+            copy_row(to, from, layout.columns);
+        else
+            for (long column = 0; column < layout.columns; ++column) to[column] = from[column * column_stride];
+        to += layout.columns;
+        for (long column = 0; column < gap; ++column) *to++ = 0.0f;
+    }
+    std::memset(to, 0, (end - to) * sizeof(float));
+}
+
 // All planes of all channels of one item of a batch: [channels, d1, d3, pitch].
 class Planes {
   public:
@@ -75,8 +89,8 @@ class Planes {
         parallel(x.channels * outer_, threads, [&](long number, int) {
             const long channel = number / outer_, first = number % outer_;
             for (long third = 0; third < inner_; ++third)
-                fill_plane(start + channel * x.stride[1] + first * x.stride[2] + third * x.stride[4], x.stride[3],
-                           x.stride[5], plane(channel, first, third));
+                fill_plane(layout_, start + channel * x.stride[1] + first * x.stride[2] + third * x.stride[4],
+                           x.stride[3], x.stride[5], plane(channel, first, third));
         });
     }
 
@@ -94,20 +108,6 @@ class Planes {
     long channel_floats() const { return outer_ * inner_ * layout_.pitch; }
 
   private:
-    void fill_plane(const float *from, long row_stride, long column_stride, float *to) const {
-        const long gap = layout_.row_pitch - layout_.columns;
-        float *const end = to + layout_.pitch;
-        for (long row = 0; row < layout_.rows; ++row, from += row_stride) {
-            if (column_stride == 1)
-                copy_row(to, from, layout_.columns);
-            else
-                for (long column = 0; column < layout_.columns; ++column) to[column] = from[column * column_stride];
-            to += layout_.columns;
-            for (long column = 0; column < gap; ++column) *to++ = 0.0f;
-        }
-        std::memset(to, 0, (end - to) * sizeof(float));
-    }
-
     long outer_, inner_, count_;
     Layout layout_;
     Buffer buffer_;

@@ -12,6 +12,16 @@ def convolve(
     instructions: str,
     threads: int,
 ) -> None: ...
+def convolve_pivot(
+    x: Tensor,
+    source: Tensor,
+    target: Tensor,
+    bias: float,
+    result: Tensor,
+    first: int,
+    instructions: str,
+    threads: int,
+) -> None: ...
 def kernel_gradient(
     x: Tensor, gradient: Tensor, table: Tensor, halved: bool, result: Tensor, instructions: str, threads: int
 ) -> None: ...

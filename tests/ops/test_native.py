@@ -263,3 +263,30 @@ def test_a_pending_change_of_sign_is_made() -> None:
     assert x.is_neg()
     weight = torch.rand(1, 1, 3, 3, 3, 3)
     torch.testing.assert_close(native.conv_nd(x, weight), folded.conv_nd(x, weight))
+
+
+@every_instruction_set
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(
+    ("sizes", "source", "target"),
+    [
+        ((7, 9, 5, 11), 5, 5),
+        ((2, 1, 3, 2), 5, 5),
+        ((1, 1, 1, 1), 3, 5),
+        ((4, 19, 6, 30), 5, 3),
+        ((6, 3, 1, 17), 1, 7),
+    ],
+)
+def test_center_pivot(
+    instructions: str, threads: int, sizes: Shape, source: int, target: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    x, one, other, bias = made((2, 1, *sizes), (1, 1, source, source, 1, 1), (1, 1, 1, 1, target, target), (1,))
+    expected = reference.conv_nd(x, one, bias) + reference.conv_nd(x, other)
+    for layout in (Tensor.contiguous, strided, off_the_border, misaligned):
+        found = native.conv_pivot(layout(x), one, other, bias, instructions=instructions)
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    rows = slice(sizes[0] // 3, sizes[0] // 3 + (sizes[0] + 1) // 2)
+    found = native.conv_pivot(x, one, other, bias, rows, instructions)
+    torch.testing.assert_close(found, expected[:, :, rows], rtol=1e-5, atol=1e-5)
+    assert native.conv_pivot(x[:0], one, other, instructions=instructions).shape == x[:0].shape

@@ -27,6 +27,7 @@ from chmnet.ops.correlation import (
     ready_to_project,
     resize_correlation,
 )
+from chmnet.ops.pivot import POSITIONS
 from chmnet.ops.sparse import KeptMatches, release_memory
 
 PIECE_COPIES = 6
@@ -260,7 +261,9 @@ class ExpandedVote(nn.Module):
     def forward(self, correlation: Tensor, rows: slice | None = None) -> Tensor:
         """Vote, as the layer does; for some rows of the source only, if they are given."""
         native = choose_backend(correlation, self.expanded, self.backend) == "native"
-        taps = "dense" if native else self.taps  # the compiled kernels leave out rows and columns of zeros
+        # Compiled kernels leave out rows and columns of zeros; center-pivot ones in 4D have a form of their own.
+        own = rows is None and self.expanded.dim() == POSITIONS + 2 and self.expanded.shape[:2] == (1, 1)
+        taps = "dense" if native and not own else self.taps
         if rows is not None and taps == "dense" and self.scale_borders == "zero":
             return conv_rows(correlation, self.expanded, self.bias, rows, backend=self.backend)
         votes = vote(correlation, self.expanded, self.bias, self.backend, taps, self.scale_borders)

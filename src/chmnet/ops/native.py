@@ -90,6 +90,41 @@ def conv_rows(x: Tensor, weight: Tensor, bias: Tensor | None, rows: slice) -> Te
     return _convolve(x, weight, bias, instruction_sets()[0], rows)
 
 
+def conv_pivot(
+    x: Tensor,
+    source: Tensor,
+    target: Tensor,
+    bias: Tensor | None = None,
+    rows: slice | None = None,
+    instructions: str | None = None,
+) -> Tensor:
+    """Convolve one channel by the sum of two kernels, over the source and over the target, without gradients.
+
+    Args:
+        x: ``[b, 1, hs, ws, ht, wt]``.
+        source: ``[1, 1, k, k, 1, 1]``.
+        target: ``[1, 1, 1, 1, k, k]``.
+        bias: ``[1]`` or nothing.
+        rows: positions along ``hs`` that are wanted; all if ``None``.
+        instructions: one of :func:`instruction_sets`; the fastest if ``None``.
+    """
+    library = _library()
+    assert not isinstance(library, str), library
+    first, last = (0, x.shape[2]) if rows is None else (rows.start, rows.stop)
+    output = x.new_empty(len(x), 1, last - first, *x.shape[3:])
+    library.convolve_pivot(
+        _plain(x),
+        _plain(source)[0, 0, :, :, 0, 0].contiguous(),
+        _plain(target)[0, 0, 0, 0].contiguous(),
+        bias=0.0 if bias is None else bias.item(),
+        result=output,
+        first=first,
+        instructions=instructions or instruction_sets()[0],
+        threads=torch.get_num_threads(),
+    )
+    return output
+
+
 class _Convolution(torch.autograd.Function):
     """Convolution and its gradients."""
 

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from chmnet.errors import InputError
-from chmnet.ops.conv_nd import conv_nd
+from chmnet.ops import native
+from chmnet.ops.conv_nd import choose_backend, conv_nd
 
 POSITIONS = 4
 """Axes of positions, ``hs ws ht wt``; before them stand pairs of axes ``ss st``, ``rs rt``."""
@@ -55,7 +56,8 @@ def conv_pivot(
 ) -> Tensor:
     """Convolve with the sum of two kernels, one over the source's axes and one over the target's.
 
-    With the ``folded`` back-end and 4D correlations, these are two two-dimensional convolutions.
+    With the ``folded`` back-end and 4D correlations, these are two two-dimensional convolutions. Compiled kernels
+    vote in one pass where a 4D correlation has one channel and nobody wants gradients.
 
     Args:
         x: ``[b, c_in, [ss st] [rs rt] hs ws ht wt]``.
@@ -75,4 +77,22 @@ def conv_pivot(
     for name, kernel, axes in (("source", source, (-2, -1)), ("target", target, (-4, -3))):
         if kernel.dim() >= POSITIONS + 2 and any(kernel.shape[axis] != 1 for axis in axes):
             raise InputError(f"the {name} kernel must have one tap on the other side, got {list(kernel.shape)}")
+    if _in_one_pass(x, source, target, bias, backend):
+        return native.conv_pivot(x, source, target, bias)
     return conv_nd(x, source, bias, backend=backend) + conv_nd(x, target, backend=backend)
+
+
+def _in_one_pass(x: Tensor, source: Tensor, target: Tensor, bias: Tensor | None, backend: str) -> bool:
+    """Whether the compiled form for one channel takes a call; all others are checked where they are computed."""
+    tensors = [x, source, target] if bias is None else [x, source, target, bias]
+    if x.dim() != POSITIONS + 2 or 0 in x.shape or x.shape[1] != 1:
+        return False
+    if any(kernel.dim() != x.dim() or kernel.shape[:2] != (1, 1) for kernel in (source, target)):
+        return False
+    if any(size % 2 == 0 for size in (*source.shape, *target.shape)) or (bias is not None and bias.shape != (1,)):
+        return False
+    if any(tensor.dtype != x.dtype or tensor.device != x.device for tensor in tensors):
+        return False
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        return False
+    return choose_backend(x, source, backend) == "native" and target.layout == torch.strided
