@@ -103,3 +103,13 @@ def test_kernels_with_more_taps_are_refused() -> None:
 def test_unknown_taps() -> None:
     with pytest.raises(InputError, match=r"taps must be one of dense, .*, center-pivot-joint, got 'some'"):
         tap_groups(5, taps="some")
+
+
+@pytest.mark.parametrize("backend", ["auto", "reference", "folded"])
+def test_rows_are_those_of_the_whole_vote(backend: str) -> None:
+    x, parts = torch.rand(2, 1, 7, 4, 5, 6), split_pivot(torch.rand(1, 1, 5, 5, 5, 5))
+    bias = torch.rand(1)
+    whole = conv_pivot(x, *parts, bias, backend=backend)
+    for rows in (slice(0, 3), slice(2, 6), slice(6, 7)):
+        found = conv_pivot(x, *parts, bias, rows=rows, backend=backend)
+        assert torch.equal(found, whole[:, :, rows])

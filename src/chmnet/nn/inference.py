@@ -27,7 +27,7 @@ from chmnet.ops.correlation import (
     ready_to_project,
     resize_correlation,
 )
-from chmnet.ops.pivot import POSITIONS
+from chmnet.ops.pivot import POSITIONS, conv_pivot, split_pivot
 from chmnet.ops.sparse import KeptMatches, release_memory
 
 PIECE_COPIES = 6
@@ -260,10 +260,13 @@ class ExpandedVote(nn.Module):
 
     def forward(self, correlation: Tensor, rows: slice | None = None) -> Tensor:
         """Vote, as the layer does; for some rows of the source only, if they are given."""
+        one_channel_4d = self.expanded.dim() == POSITIONS + 2 and self.expanded.shape[:2] == (1, 1)
+        if self.taps != "dense" and one_channel_4d:  # center-pivot votes in 4D have a compiled form of their own
+            parts = split_pivot(self.expanded, joint=self.taps == "center-pivot-joint")
+            return conv_pivot(correlation, *parts, self.bias, rows=rows, backend=self.backend)
+        # Compiled kernels leave out rows and columns of zeros.
         native = choose_backend(correlation, self.expanded, self.backend) == "native"
-        # Compiled kernels leave out rows and columns of zeros; center-pivot ones in 4D have a form of their own.
-        own = rows is None and self.expanded.dim() == POSITIONS + 2 and self.expanded.shape[:2] == (1, 1)
-        taps = "dense" if native and not own else self.taps
+        taps = "dense" if native else self.taps
         if rows is not None and taps == "dense" and self.scale_borders == "zero":
             return conv_rows(correlation, self.expanded, self.bias, rows, backend=self.backend)
         votes = vote(correlation, self.expanded, self.bias, self.backend, taps, self.scale_borders)

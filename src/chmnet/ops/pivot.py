@@ -52,7 +52,13 @@ def _centre(kernel: Tensor, axes: list[int]) -> Tensor:
 
 
 def conv_pivot(
-    x: Tensor, source: Tensor, target: Tensor, bias: Tensor | None = None, *, backend: str = "auto"
+    x: Tensor,
+    source: Tensor,
+    target: Tensor,
+    bias: Tensor | None = None,
+    *,
+    rows: slice | None = None,
+    backend: str = "auto",
 ) -> Tensor:
     """Convolve with the sum of two kernels, one over the source's axes and one over the target's.
 
@@ -64,6 +70,7 @@ def conv_pivot(
         source: a kernel with one tap along ``ht wt``; see :func:`split_pivot`.
         target: likewise along ``hs ws``.
         bias: ``[c_out]`` or nothing.
+        rows: positions along ``hs`` that are wanted; all if ``None``.
         backend: see :func:`chmnet.ops.conv_nd`.
 
     Raises:
@@ -78,8 +85,9 @@ def conv_pivot(
         if kernel.dim() >= POSITIONS + 2 and any(kernel.shape[axis] != 1 for axis in axes):
             raise InputError(f"the {name} kernel must have one tap on the other side, got {list(kernel.shape)}")
     if _in_one_pass(x, source, target, bias, backend):
-        return native.conv_pivot(x, source, target, bias)
-    return conv_nd(x, source, bias, backend=backend) + conv_nd(x, target, backend=backend)
+        return native.conv_pivot(x, source, target, bias, rows)
+    votes = conv_nd(x, source, bias, backend=backend) + conv_nd(x, target, backend=backend)
+    return votes if rows is None else votes.narrow(-4, rows.start, rows.stop - rows.start)
 
 
 def _in_one_pass(x: Tensor, source: Tensor, target: Tensor, bias: Tensor | None, backend: str) -> bool:
