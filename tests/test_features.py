@@ -22,7 +22,7 @@ from chmnet.features import FeatureCache, Features, Fingerprint
 from chmnet.files import read_tensors
 from chmnet.matcher import Matcher
 from chmnet.nn import CHMNet
-from chmnet.views import View
+from chmnet.pictures import View
 from chmnet.weights import load_model
 
 SMALL = {"image_size": (64, 64)}

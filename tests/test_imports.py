@@ -22,7 +22,6 @@ LAYERS: list[set[str]] = [
     {"config"},
     {"geometry"},
     {"pictures"},
-    {"views"},
     {"ops", "formats"},
     {"nn"},
     {"weights", "features", "warping"},
@@ -40,7 +39,7 @@ LAYERS: list[set[str]] = [
     {"__main__"},
 ]
 # Beside the tower: what each of these may import, and from which part upwards it may be imported.
-BASICS = {"errors", "outputs", "tables", "config", "geometry", "files", "pictures", "views"}
+BASICS = {"errors", "outputs", "tables", "config", "geometry", "files", "pictures"}
 ASIDE: dict[str, tuple[set[str], str]] = {
     "data": (BASICS, "evaluation"),
     "metrics": (BASICS | {"data"}, "evaluation"),

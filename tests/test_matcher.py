@@ -14,8 +14,7 @@ from chmnet.config import BackboneConfig, TransferConfig
 from chmnet.errors import InputError
 from chmnet.matcher import Matcher, MatchResult, check_errors, choose_device
 from chmnet.nn.chmnet import CHMNet, Pyramid
-from chmnet.pictures import Picture, to_picture
-from chmnet.views import View
+from chmnet.pictures import Picture, View, to_picture
 from chmnet.weights import load_model
 from tests.flat import flat_config
 

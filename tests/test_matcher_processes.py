@@ -17,8 +17,8 @@ import torch
 from chmnet.config import TransferConfig
 from chmnet.features import FeatureCache, Features
 from chmnet.matcher import Matcher
+from chmnet.pictures import View
 from chmnet.result import MatchResult
-from chmnet.views import View
 from tests.conftest import REPOSITORY
 
 EXAMPLES = REPOSITORY / "examples"
@@ -72,7 +72,7 @@ import os, signal, sys
 import numpy, torch
 torch.set_num_threads(2)
 from chmnet.matcher import Matcher
-from chmnet.views import View
+from chmnet.pictures import View
 from chmnet.result import MatchResult
 from tests.test_matcher_processes import SECONDS, flows
 

@@ -16,8 +16,7 @@ from PIL import Image
 
 from chmnet import arrays, pictures
 from chmnet.errors import InputError
-from chmnet.pictures import Picture, PictureLike, to_picture, to_rgb, to_tensor
-from chmnet.views import View
+from chmnet.pictures import Picture, PictureLike, View, to_picture, to_rgb, to_tensor
 
 
 def save(image: Image.Image, path: Path, **options: object) -> Path:

@@ -10,9 +10,8 @@ from PIL import Image
 from chmnet import Matcher, place
 from chmnet.errors import InputError
 from chmnet.features import Features, Fingerprint
-from chmnet.pictures import Picture
+from chmnet.pictures import Picture, View
 from chmnet.place import agreement, mass_box, template_box, view_part, vote_masses
-from chmnet.views import View
 from tests.conftest import REPOSITORY
 
 EXAMPLES = REPOSITORY / "examples"

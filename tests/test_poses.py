@@ -12,10 +12,9 @@ from PIL import Image, ImageOps
 from chmnet import Matcher
 from chmnet.errors import InputError
 from chmnet.features import FeatureCache, Features, Fingerprint
-from chmnet.pictures import Picture
+from chmnet.pictures import Picture, View
 from chmnet.poses import find_pose, likeness_gain, mirror_probability, mirrored
 from chmnet.turns import turned
-from chmnet.views import View
 from tests.conftest import REPOSITORY
 
 EXAMPLES = REPOSITORY / "examples"

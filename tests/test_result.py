@@ -13,9 +13,8 @@ from safetensors.torch import save_file
 from chmnet.config import CalibrationConfig, TransferConfig
 from chmnet.errors import InputError
 from chmnet.geometry import grid_points, normalised_to_pixels, pixels_to_normalised
-from chmnet.pictures import Picture
+from chmnet.pictures import Picture, View
 from chmnet.result import Matches, MatchResult
-from chmnet.views import View
 from chmnet.warping import check_size
 
 SHARP = TransferConfig(temperature=1e-3, sampler="nearest")

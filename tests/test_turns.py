@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from chmnet.features import Features, Fingerprint
-from chmnet.pictures import Picture
+from chmnet.pictures import Picture, View
 from chmnet.turns import (
     FINALISTS,
     STRAIGHT,
@@ -22,7 +22,6 @@ from chmnet.turns import (
     turned_views,
     twist,
 )
-from chmnet.views import View
 
 NUMBERS = (0.45, -4.0, 7.0, 5.0)
 CELLS = torch.eye(16).view(1, 16, 4, 4)

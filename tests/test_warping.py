@@ -6,8 +6,7 @@ from scipy.interpolate import RBFInterpolator
 
 from chmnet.errors import InputError
 from chmnet.geometry import Size, grid_points
-from chmnet.pictures import Picture
-from chmnet.views import View
+from chmnet.pictures import Picture, View
 from chmnet.warping import ThinPlateSpline, dense_strips, draw_warped, smooth_positions, spline_positions
 
 

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from chmnet.errors import ChmnetError
     from chmnet.matcher import Matcher, match
     from chmnet.nn.chmnet import CHMNet
+    from chmnet.pictures import View
     from chmnet.result import Matches, MatchResult
-    from chmnet.views import View
     from chmnet.weights import load_model, save_model
 
 __version__ = "0.2.0"
@@ -26,7 +26,7 @@ _HOMES = {
     "Matches": "chmnet.result",
     "ModelConfig": "chmnet.config",
     "TransferConfig": "chmnet.config",
-    "View": "chmnet.views",
+    "View": "chmnet.pictures",
     "load_model": "chmnet.weights",
     "match": "chmnet.matcher",
     "save_model": "chmnet.weights",

@@ -18,8 +18,7 @@ from torch import Tensor, nn
 from chmnet.errors import InputError, WeightsError
 from chmnet.files import read_tensors, write_tensors
 from chmnet.geometry import Size
-from chmnet.pictures import Area, Picture
-from chmnet.views import View
+from chmnet.pictures import Area, Picture, View
 
 MEMORY_BYTES = 512 * 2**20
 """What a cache keeps in memory, unless it is told otherwise."""

@@ -19,11 +19,10 @@ from chmnet.nn.chmnet import CHMNet, Pyramid
 from chmnet.nn.inference import for_inference
 from chmnet.nn.memory import check_memory, chunk_bytes
 from chmnet.ops.correlation import CHUNK_BYTES
-from chmnet.pictures import Box, Picture, PictureLike
+from chmnet.pictures import Box, Picture, PictureLike, View
 from chmnet.place import ENOUGH, PLACES, find_places
 from chmnet.poses import DEFAULT_POSES, check_poses, find_pose
 from chmnet.result import Matches, MatchResult
-from chmnet.views import View
 from chmnet.weights import DEFAULT_MODEL, load_model
 
 __all__ = ["MatchResult", "Matcher", "Matches", "choose_device", "match"]

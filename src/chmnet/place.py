@@ -10,8 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from chmnet.features import Features
-from chmnet.pictures import Box
-from chmnet.views import View
+from chmnet.pictures import Box, View
 
 PLACES = ("whole", "found")
 """What is matched: all of both pictures, or the boxes of the thing that is found in them."""

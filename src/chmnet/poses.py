@@ -12,9 +12,9 @@ from chmnet.errors import InputError
 from chmnet.features import Features
 from chmnet.ops.correlation import cosine_correlation, resize_features
 from chmnet.ops.evidence import logistic
+from chmnet.pictures import View
 from chmnet.place import Vote
 from chmnet.turns import Looks, find_turn
-from chmnet.views import View
 
 POSES = ("upright", "mirror", "any")
 """What may be tried: the target as it is; mirrored too; mirrored and turned too."""

@@ -29,9 +29,8 @@ from chmnet.ops.correlation import exchange
 from chmnet.ops.evidence import Clues, calibrated, confidence_map, gather_clues, match_evidence, same_kind
 from chmnet.ops.instances import find_instances, restricted
 from chmnet.ops.transfer import Located, PositionMap, heat_at, locate, match_scores, sample_grid, soft_argmax
-from chmnet.pictures import PictureLike, to_picture
+from chmnet.pictures import PictureLike, View, to_picture
 from chmnet.result_file import load_result, save_result
-from chmnet.views import View
 from chmnet.warping import check_size, dense_strips, draw_warped, smooth_positions, spline_through, whole_heat
 
 if TYPE_CHECKING:

@@ -14,10 +14,9 @@ from chmnet.corners import find_canvas
 from chmnet.features import Features
 from chmnet.ops.correlation import cosine_correlation, resize_features
 from chmnet.ops.evidence import logistic
-from chmnet.pictures import Area
+from chmnet.pictures import Area, View
 from chmnet.place import Vote, agree, mutual
 from chmnet.turning import Size
-from chmnet.views import View
 
 TURNS = tuple(30.0 * number for number in range(12))
 """Turns that are tried, in degrees. With steps of 45 half of those between them are not found."""

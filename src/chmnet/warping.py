@@ -26,8 +26,7 @@ from chmnet.geometry import (
     normalised_to_pixels,
     pixels_to_normalised,
 )
-from chmnet.pictures import MAX_PIXELS
-from chmnet.views import View
+from chmnet.pictures import MAX_PIXELS, View
 
 SPLINE_SIDE = 48
 """A spline is computed on a grid of this side, and interpolated in between."""

@@ -28,9 +28,9 @@ from chmnet.annotation.joining import ScoreMaps, join_maps, score_maps
 from chmnet.annotation.records import UPRIGHT, Pose
 from chmnet.config import CalibrationConfig, TransferConfig
 from chmnet.data.pairs import mirrored_rows
+from chmnet.pictures import View
 from chmnet.poses import mirrored
 from chmnet.result import MatchResult
-from chmnet.views import View
 
 CORNERS = np.array([[10.0, 10.0], [60.0, 10.0], [60.0, 40.0], [10.0, 40.0]])
 NAN = np.full(2, np.nan)

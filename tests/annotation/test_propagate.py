@@ -24,10 +24,9 @@ from chmnet.features import Features, Fingerprint
 from chmnet.matcher import Matcher
 from chmnet.nn import CHMNet
 from chmnet.nn.chmnet import MatchingHead, Pyramid
-from chmnet.pictures import to_picture
+from chmnet.pictures import View, to_picture
 from chmnet.poses import mirrored
 from chmnet.result import MatchResult
-from chmnet.views import View
 from chmnet.weights import load_model
 from tests.data.trees import edit_json
 

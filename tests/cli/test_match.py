@@ -21,11 +21,10 @@ from chmnet.config import TransferConfig
 from chmnet.errors import InputError
 from chmnet.features import FeatureCache
 from chmnet.formats import read_flo, read_npz
-from chmnet.pictures import Picture, to_picture
+from chmnet.pictures import Picture, View, to_picture
 from chmnet.poses import mirrored
 from chmnet.result import MatchResult
 from chmnet.turns import turned
-from chmnet.views import View
 from tests.conftest import REPOSITORY
 
 from .conftest import Run

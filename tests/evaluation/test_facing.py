@@ -13,8 +13,7 @@ from chmnet.data.making_pairs import Instance
 from chmnet.errors import InputError
 from chmnet.evaluation.facing import fit_facing, label_instance, label_pictures
 from chmnet.features import Features
-from chmnet.pictures import Picture
-from chmnet.views import View
+from chmnet.pictures import Picture, View
 from chmnet.weights import load_model, save_model, save_probe
 
 NAMES = ("nose", "tail_base", "left_ear", "right_ear")

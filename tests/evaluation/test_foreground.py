@@ -15,9 +15,8 @@ from chmnet.evaluation.foreground import fit_foreground, label_positions
 from chmnet.files import read_tensors
 from chmnet.matcher import Matcher
 from chmnet.nn import CHMNet, Foreground
-from chmnet.pictures import Box
+from chmnet.pictures import Box, View
 from chmnet.training.synthetic import Texture
-from chmnet.views import View
 from chmnet.weights import load_model, save_model, save_probe
 from chmnet.weights.models import read_notes
 from tests.flat import flat_config

@@ -9,7 +9,7 @@ import torch
 
 from chmnet.data.pairs import AnnotatedImage, Pair, side_words
 from chmnet.errors import ConfigError
-from chmnet.pictures import Picture
+from chmnet.pictures import Picture, View
 from chmnet.training.config import AugmentationConfig, SourceConfig
 from chmnet.training.crossing import cross_pairs, in_groups
 from chmnet.training.datasets import epoch_plan
@@ -17,7 +17,6 @@ from chmnet.training.initialise import build_model
 from chmnet.training.loop import train
 from chmnet.training.objective import Objective
 from chmnet.training.sources import AnnotatedSource, ColouredView, TrainingPair
-from chmnet.views import View
 from tests.data import trees
 from tests.training.tiny import tiny_config
 

@@ -10,7 +10,7 @@ from PIL import Image
 from chmnet import data
 from chmnet.data.making_pairs import divide
 from chmnet.errors import ConfigError, InputError
-from chmnet.pictures import Picture
+from chmnet.pictures import Picture, View
 from chmnet.training.config import AugmentationConfig, SourceConfig, TrainingConfig
 from chmnet.training.datasets import epoch_plan, open_sources, without_test_pairs
 from chmnet.training.sources import (
@@ -23,7 +23,6 @@ from chmnet.training.sources import (
     random_crop,
 )
 from chmnet.training.synthetic import SyntheticSource, Texture, WarpedView
-from chmnet.views import View
 from tests.data import trees
 
 GENERATOR = np.random.default_rng(0)

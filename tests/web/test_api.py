@@ -19,8 +19,7 @@ from chmnet.config import CorrelationConfig
 from chmnet.features import describe_view
 from chmnet.formats import read_npz
 from chmnet.matcher import Matcher, MatchResult
-from chmnet.pictures import Picture, to_picture
-from chmnet.views import View
+from chmnet.pictures import Picture, View, to_picture
 from chmnet.viz.kernels import draw_kernels, titled_kernels
 from chmnet.web.app import create_app
 from chmnet.web.container import unpack

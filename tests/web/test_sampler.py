@@ -17,9 +17,8 @@ from chmnet.config import TransferConfig
 from chmnet.features import describe_view
 from chmnet.geometry import Size, normalised_to_pixels, pixels_to_normalised
 from chmnet.ops.transfer import sampler_weights
-from chmnet.pictures import Picture
+from chmnet.pictures import Picture, View
 from chmnet.result import MatchResult
-from chmnet.views import View
 from chmnet.web.app import STATIC
 from chmnet.web.container import LIKELIHOOD_STEP, pack, pack_result
 

@@ -12,8 +12,8 @@ from torch import Tensor
 from chmnet.config import TransferConfig
 from chmnet.geometry import grid_points
 from chmnet.ops.transfer import sample_positions, sampler_weights, soft_argmax
+from chmnet.pictures import View
 from chmnet.result import MatchResult
-from chmnet.views import View
 
 
 class ScoreMaps(NamedTuple):

@@ -27,9 +27,9 @@ from chmnet.metrics import inside
 from chmnet.nn.chmnet import CHMNet
 from chmnet.ops.correlation import exchange, filter_in_place, resize_correlation
 from chmnet.ops.transfer import cycle_consistency, soft_argmax
+from chmnet.pictures import View
 from chmnet.poses import mirrored
 from chmnet.tables import check_range
-from chmnet.views import View
 
 GRID: Size = (30, 30)
 """Positions of each object that are matched: the grid on which the members' scores are added up."""

@@ -20,9 +20,8 @@ from chmnet.errors import InputError
 from chmnet.features import FeatureCache, Features
 from chmnet.matcher import BOX_MARGIN, Matcher
 from chmnet.nn.chmnet import CHMNet
-from chmnet.pictures import Picture
+from chmnet.pictures import Picture, View
 from chmnet.poses import mirrored
-from chmnet.views import View
 
 Track = Callable[[list[Path]], Iterable[Path]]
 

@@ -100,8 +100,7 @@ def match(
         check_flow_name(flow)
     with io.whole_outputs([source, target, points_file], outputs, overwrite, json_file) as files:
         from chmnet.matcher import Matcher
-        from chmnet.pictures import Picture
-        from chmnet.views import View
+        from chmnet.pictures import Picture, View
         from chmnet.viz import draw_matches
         from chmnet.weights import DEFAULT_MODEL
 

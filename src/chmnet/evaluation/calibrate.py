@@ -16,9 +16,8 @@ from chmnet.matcher import Matcher
 from chmnet.metrics import hits
 from chmnet.nn.chmnet import CHMNet
 from chmnet.ops.evidence import calibrated
-from chmnet.pictures import Picture
+from chmnet.pictures import Picture, View
 from chmnet.result import MatchResult
-from chmnet.views import View
 
 ALPHA = 0.1
 """A match is correct if it lies within this share of the longer side of the target's thing."""

@@ -14,8 +14,7 @@ from chmnet.matcher import choose_device
 from chmnet.nn.chmnet import CHMNet
 from chmnet.nn.facing import Facing
 from chmnet.nn.inference import for_inference
-from chmnet.pictures import Picture
-from chmnet.views import View
+from chmnet.pictures import Picture, View
 
 FRONT = {"front", "f", "nose", "beak", "eye", "throat", "headlight", "handle"}
 BACK = {"back", "b", "tail", "tailbase", "taillight", "rudder", "stabilizer", "seatbase"}

@@ -16,7 +16,7 @@ from chmnet.metrics import inside
 from chmnet.nn.chmnet import CHMNet
 from chmnet.nn.foreground import Foreground
 from chmnet.nn.inference import for_inference
-from chmnet.views import View
+from chmnet.pictures import View
 
 LEAST_PICTURES = 10
 MARGIN = 0.04

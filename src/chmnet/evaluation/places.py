@@ -12,9 +12,8 @@ from chmnet.data.pairs import Pair, kind_of
 from chmnet.evaluation.calibrate import spread
 from chmnet.matcher import Matcher
 from chmnet.nn.chmnet import CHMNet
-from chmnet.pictures import Box, Picture
+from chmnet.pictures import Box, Picture, View
 from chmnet.place import agree
-from chmnet.views import View
 
 SHARES = (1 / 3, 1 / 5)
 """Sides of the reduced targets."""

@@ -14,8 +14,8 @@ from chmnet.features import FeatureCache, Features
 from chmnet.matcher import Matcher
 from chmnet.metrics import hits
 from chmnet.nn.chmnet import CHMNet
+from chmnet.pictures import View
 from chmnet.poses import mirror_evidence, mirrored
-from chmnet.views import View
 
 ALPHAS = (0.05, 0.1)
 COPIES = 0.3

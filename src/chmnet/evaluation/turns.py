@@ -13,9 +13,9 @@ from chmnet.evaluation.poses import correct_share
 from chmnet.features import Features
 from chmnet.matcher import Matcher
 from chmnet.nn.chmnet import CHMNet
+from chmnet.pictures import View
 from chmnet.place import agree
 from chmnet.turns import FINALISTS, SMALL_SHARE, STRAIGHT, TURNS, turn_evidence, turned, twist
-from chmnet.views import View
 
 PAIRS = 60
 """Pairs of each set that are looked at, at most."""

@@ -18,7 +18,7 @@ from chmnet.geometry import normalised_to_pixels
 from chmnet.matcher import Matcher
 from chmnet.metrics import hits
 from chmnet.nn.chmnet import CHMNet
-from chmnet.views import View
+from chmnet.pictures import View
 from chmnet.viz import plot_bars
 
 PAIRS_MEASURED = 40

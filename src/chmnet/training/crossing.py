@@ -40,8 +40,7 @@ def cross_pairs(pairs: Sequence[TrainingPair], most: int) -> Crossing | None:
 
     Example:
         >>> from pathlib import Path
-        >>> from chmnet.pictures import Picture
-        >>> from chmnet.views import View
+        >>> from chmnet.pictures import Picture, View
         >>> from chmnet.training.sources import ColouredView
         >>> points, names = np.zeros((3, 2)), ("nose", "tail", "left ear")
         >>> view = ColouredView(View(Picture(Path("dog.jpg"))))

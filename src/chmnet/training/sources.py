@@ -15,9 +15,8 @@ from torch import Tensor
 from chmnet.data.pairs import Pair, kind_of
 from chmnet.data.posing import MIRRORED
 from chmnet.errors import InputError
-from chmnet.pictures import Area, Picture, Size, to_tensor
+from chmnet.pictures import Area, Picture, Size, View, to_tensor
 from chmnet.training.config import AugmentationConfig, SourceConfig
-from chmnet.views import View
 
 SMALLEST = 0.3
 """Side of a reduced picture, as a share of the frame's; up to 1, evenly in its logarithm."""

@@ -13,10 +13,9 @@ from starlette.requests import Request
 
 from chmnet.features import FeatureCache, Features
 from chmnet.matcher import Matchable
-from chmnet.pictures import Box, Size
+from chmnet.pictures import Box, Size, View
 from chmnet.poses import DEFAULT_POSES
 from chmnet.result import MatchResult
-from chmnet.views import View
 from chmnet.web.answers import WebError
 from chmnet.web.models import DEFAULT_MODEL, Models, offers
 from chmnet.web.queue import WorkQueue
